@@ -1,0 +1,55 @@
+"""Builds the native codec core beside the pure Python package. Everything else is in pyproject.toml."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CCompilerError, ExecError, PlatformError
+
+NATIVE = Path("native")
+FLAGS = ["-std=c++20", "-O3", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"]
+MISSING_COMPILER = """
+sakura: the native codec core was not built ({reason}).
+        The numpy codec does the same, byte for byte, and is much slower.
+        hint: install a C++20 compiler (g++ >= 10 or clang >= 11), then `pip install .` again
+"""
+
+
+class BuildCore(build_ext):
+    """Builds a plain shared library, loaded by ctypes: it exports no PyInit symbol."""
+
+    def get_ext_filename(self, ext_name: str) -> str:
+        suffix = ".dll" if sys.platform == "win32" else ".so"
+        return str(Path(*ext_name.split("."))) + suffix
+
+    def get_export_symbols(self, ext: Extension) -> list[str]:
+        return list(ext.export_symbols)
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except (CCompilerError, ExecError, PlatformError) as error:
+            print(MISSING_COMPILER.format(reason=error), file=sys.stderr)
+
+
+def native_core() -> list[Extension]:
+    """The one extension, or none in a source tree without native/."""
+    if not (NATIVE / "core.cpp").exists():
+        return []
+    return [
+        Extension(
+            "sakura.codec._core",
+            sources=[str(NATIVE / "core.cpp")],
+            depends=[str(path) for path in sorted(NATIVE.glob("*.h*"))],
+            include_dirs=[str(NATIVE)],
+            extra_compile_args=FLAGS,
+            language="c++",
+            optional=True,
+        )
+    ]
+
+
+setup(ext_modules=native_core(), cmdclass={"build_ext": BuildCore})
