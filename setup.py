@@ -1,4 +1,4 @@
-"""Builds the native codec core beside the pure Python package. Everything else is in pyproject.toml."""
+"""Builds the native codec core beside the Python package; the rest is in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BuildCore(build_ext):
     """Builds a plain shared library, loaded by ctypes: it exports no PyInit symbol."""
 
     def get_ext_filename(self, ext_name: str) -> str:
-        suffix = ".dll" if sys.platform == "win32" else ".so"
+        suffix = ".pyd" if sys.platform == "win32" else ".so"
         return str(Path(*ext_name.split("."))) + suffix
 
     def get_export_symbols(self, ext: Extension) -> list[str]:
