@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, NoReturn
 
 import msgspec
+import numpy as np
 
 from sakura.errors import DigestError, FormatError
 from sakura.format.limits import DEFAULT, Limits
@@ -60,7 +61,7 @@ def data_start(num_manifest_bytes: int) -> int:
 
 def encode_head(manifest: Manifest) -> bytes:
     """Header, canonical manifest and padding."""
-    raw = msgspec.json.encode(manifest, order="sorted")
+    raw = encode_manifest(manifest)
     fixed = _FIXED.pack(MAGIC, *manifest.format, len(raw))
     return (fixed + digest(fixed + raw) + raw).ljust(data_start(len(raw)), b"\0")
 
@@ -125,6 +126,11 @@ def read_exactly(read: Read, offset: int, length: int) -> bytes:
     return data
 
 
+def encode_manifest(manifest: Manifest) -> bytes:
+    """Canonical JSON: keys sorted, no white space, shortest numbers, UTF-8."""
+    return msgspec.json.encode(manifest, order="sorted", enc_hook=_plain_number)
+
+
 def decode_manifest(raw: bytes) -> Manifest:
     """Decode the manifest's JSON; types and single values are checked, not how they fit together.
 
@@ -169,6 +175,12 @@ def _checked_manifest(head: bytes, length: int) -> bytes:
     if padding.strip(b"\0"):
         raise FormatError("padding is not zero", where=f"byte {HEADER_BYTES + length}")
     return raw
+
+
+def _plain_number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no place in a manifest")
 
 
 def _check_keys(pairs: list[tuple[str, Any]]) -> None:

@@ -78,7 +78,7 @@ class Grid(Struct, frozen=True, kw_only=True):
 
 
 class Rope(Struct, frozen=True, kw_only=True):
-    """Whether stored keys are from before ("pre") or after ("post") RoPE, and its parameters."""
+    """Whether stored keys are from before or after RoPE; null for a model without it."""
 
     form: Literal["pre", "post"]
     theta: AboveZero
@@ -146,7 +146,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     mask: bytes
     task: Name
     conditioning: dict[str, Any]
-    rope: Rope
+    rope: Rope | None
     dtype: Literal["float32", "float16", "bfloat16"]
     template: Template
     codec: Codec

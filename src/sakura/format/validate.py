@@ -135,6 +135,13 @@ def _tiles(manifest: Manifest, _: Setting) -> Problems:
             yield Problem(f"$.tiles.gains[{block}]", message)
 
 
+def _picture(manifest: Manifest, _: Setting) -> Problems:
+    expected = manifest.token_grid.size_px
+    found = manifest.template.height, manifest.template.width
+    if found != expected:
+        yield Problem("$.template", f"found {found} pixels (height, width), expected {expected}")
+
+
 def _digests(manifest: Manifest, _: Setting) -> Problems:
     blob, canary = manifest.template.blob, manifest.model.canary
     if blob is not None and len(blob.digest) != DIGEST_BYTES:
@@ -243,6 +250,7 @@ _CHECKS: tuple[Check, ...] = (
     _mask,
     _order,
     _tiles,
+    _picture,
     _digests,
     _free_values,
     _shards,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from sakura.format.container import decode_manifest, encode_head
+from sakura.format.container import decode_manifest, encode_head, encode_manifest
 from sakura.format.limits import DEFAULT
 from sakura.format.manifest import Blob, Manifest, Template
 from sakura.format.shard import Layer, Shard, digest, make_layer
@@ -88,8 +88,7 @@ def plan_bundle(
     )
     template = draft.template if picture is None else _with_blob(draft, picture)
     manifest = msgspec.structs.replace(draft, template=template, shards=written)
-    _check(manifest, offset)
-    return BundlePlan(manifest, tuple(parts))
+    return BundlePlan(_as_read(manifest, offset), tuple(parts))
 
 
 def write_bundle(
@@ -121,10 +120,11 @@ def _with_blob(draft: Manifest, picture: Picture) -> Template:
     return msgspec.structs.replace(draft.template, blob=blob)
 
 
-def _check(manifest: Manifest, num_data_bytes: int) -> None:
-    # Structs made in Python are not checked; what a reader would decode is.
-    decoded = decode_manifest(msgspec.json.encode(manifest, order="sorted"))
+def _as_read(manifest: Manifest, num_data_bytes: int) -> Manifest:
+    # Structs made in Python are unchecked and may hold numpy numbers: keep what a reader decodes.
+    decoded = decode_manifest(encode_manifest(manifest))
     check_manifest(decoded, Setting(Version(*manifest.format), num_data_bytes, DEFAULT))
+    return decoded
 
 
 def _rounded(value: float) -> float:
