@@ -36,5 +36,5 @@ $(READY): $(INPUTS)
 	  echo "SAKURA needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
 	  echo "hint: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[torch,serve,viz,dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[http,cloud,torch,serve,viz,dev]'
 	@touch $@
