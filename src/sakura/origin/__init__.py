@@ -1,0 +1,1 @@
+"""A read-only HTTP origin for bundles."""
