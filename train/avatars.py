@@ -1,8 +1,8 @@
 """Avatars with separable identity and garment, rendered from DiceBear definitions by resvg.
 
-An avatar is (style, identity options, garment options). Swapping one part and keeping the other gives
-the exact ground truth of an edit. Identities and garments of the test split never occur in training:
-the split is a hash of the discrete choices, so colours may repeat, combinations may not.
+An avatar is (style, identity options, garment options). Swapping one part and keeping the other
+gives the exact ground truth of an edit. Identities and garments of the test split never occur in
+training: the split is a hash of the discrete choices, so colours may repeat, combinations may not.
 """
 
 from __future__ import annotations
@@ -108,9 +108,7 @@ class AvatarStyle:
         """Render to (size, size, 4) uint8, premultiplied alpha."""
         options = {"seed": "x", "size": size, "backgroundColor": []}
         svg = Avatar(self._style, {**options, **identity.options, **garment.options}).to_string()
-        png = resvg_py.svg_to_bytes(
-            svg_string=svg, width=size, height=size, skip_system_fonts=True
-        )
+        png = resvg_py.svg_to_bytes(svg_string=svg, width=size, height=size, skip_system_fonts=True)
         rgba = np.asarray(Image.open(io.BytesIO(bytes(png))).convert("RGBA"), np.uint16)
         rgb = rgba[..., :3] * rgba[..., 3:] // 255
         return np.concatenate([rgb, rgba[..., 3:]], -1).astype(np.uint8)

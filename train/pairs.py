@@ -1,8 +1,8 @@
 """Exact training pairs: template, mask, reference and ground truth of the three editing tasks.
 
-Everything the truth shows can be inferred from template, mask, placement and reference: the avatar fills
-the placement (a square of whole tokens), so no flip, shift or scale is hidden from the model. Inside the
-mask the truth is the edited scene, outside it is the template, bit for bit.
+Everything the truth shows can be inferred from template, mask, placement and reference: the avatar
+fills the placement (a square of whole tokens), so no flip, shift or scale is hidden from the model.
+Inside the mask the truth is the edited scene, outside it is the template, bit for bit.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ def draw_layout(rng: np.random.Generator, task: str, vary_mask: bool) -> Layout:
     return Layout(task, placement, mask)
 
 
-def paste(avatar: np.ndarray, scene: np.ndarray, placement: tuple[int, int, int, int]) -> np.ndarray:
+def paste(
+    avatar: np.ndarray, scene: np.ndarray, placement: tuple[int, int, int, int]
+) -> np.ndarray:
     """Composite a premultiplied avatar into its placement; returns a new scene."""
     top, left, n, _ = placement
     small = np.asarray(
@@ -84,7 +86,7 @@ def paste(avatar: np.ndarray, scene: np.ndarray, placement: tuple[int, int, int,
 
 
 class PairSource:
-    """Composites batches from rendered quadruples; a pure function of the pool and the generator."""
+    """Composites batches from rendered quadruples; decided by the pool and the generator."""
 
     def __init__(self, pool: Path, rng: np.random.Generator, test: bool) -> None:
         self.rng, self.test, self._folder = rng, test, pool
@@ -138,7 +140,9 @@ class PairSource:
         templates, truths, references = [], [], []
         for quad in quads:
             scene = self.scene()
-            before = scene if layout.task == "into-scene" else paste(quad[0], scene, layout.placement)
+            before = (
+                scene if layout.task == "into-scene" else paste(quad[0], scene, layout.placement)
+            )
             after = paste(quad[_TARGET[layout.task]], scene, layout.placement)
             templates.append(before)
             truths.append(np.where(pixels, after, before))

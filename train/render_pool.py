@@ -1,7 +1,8 @@
 """Render avatar quadruples once, so that training only composites.
 
-A quadruple holds two identities a, b and two garments ga, gb of one style: (a, ga) is the template's
-person, (b, ga) its face swap, (a, gb) its try-on, (b, gb) the reference and the person of into-scene.
+A quadruple holds two identities a, b and two garments ga, gb of one style: (a, ga) is the
+template's person, (b, ga) its face swap, (a, gb) its try-on, (b, gb) the reference and the person
+of into-scene.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ def render_quadruples(count: int, seed: int, test: bool) -> np.ndarray:
     """Render `count` quadruples.
 
     Returns:
-        (count, 4, 128, 128, 4) uint8, premultiplied RGBA, in the order (a, ga), (b, ga), (a, gb), (b, gb).
+        (count, 4, 128, 128, 4) uint8, premultiplied RGBA, in the order (a, ga), (b, ga), (a, gb),
+        (b, gb).
     """
     rng = np.random.default_rng([seed, int(test)])
     styles = [AvatarStyle(name) for name in STYLES]

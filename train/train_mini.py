@@ -1,12 +1,12 @@
 """Train mini model A (FLUX.2 class) on exact toon edits. Seeded, resumable, CPU or CUDA.
 
-    python train/render_pool.py POOL && python train/render_pool.py POOL --test --seeds 1000 1001 --count 102
-    python train/train_mini.py POOL OUT --minutes 120
+    python train/render_pool.py POOL && python train/render_pool.py POOL --test --seeds 1000 1001
+    --count 102 python train/train_mini.py POOL OUT --minutes 120
 
-Rectified flow with clean-image prediction relative to the template: z = (1 - t) x + t n, the network
-predicts x - template. Loss is squared error, weighted to the mask. Three micro-batches a step, one a task.
-Until `--full-from` of the time only the masked tokens and some others are computed, which is cheaper and
-makes the model robust to a thinned context; then all tokens.
+Rectified flow with clean-image prediction relative to the template: z = (1 - t) x + t n, the
+network predicts x - template. Loss is squared error, weighted to the mask. Three micro-batches a
+step, one a task. Until `--full-from` of the time only the masked tokens and some others are
+computed, which is cheaper and makes the model robust to a thinned context; then all tokens.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from card import export_weights, write_card
 from muon import Muon
 from pairs import TASKS, Pairs, PairSource
 
@@ -84,7 +86,9 @@ def pair_loss(
 
 
 class Trainer:
-    """Owns the network, its moving average, both optimisers and the state that makes a run resumable."""
+    """Owns the network, its moving average, both optimisers and the state that makes a run
+    resumable.
+    """
 
     def __init__(self, pool: Path, out: Path, recipe: Recipe, device: str) -> None:
         torch.manual_seed(recipe.seed)
@@ -111,9 +115,9 @@ class Trainer:
         self.generator = torch.Generator().manual_seed(recipe.seed)
         self.step, self.samples, self.spent_s = 0, 0, 0.0
 
-    def save(self) -> None:
-        """Write the state atomically; a killed run loses the steps since the last call."""
-        state = {
+    def state(self) -> dict[str, Any]:
+        """Everything a resumed run needs."""
+        return {
             "net": self.net.state_dict(),
             "average": self.average.state_dict(),
             "optimizers": [o.state_dict() for o in self.optimizers],
@@ -121,8 +125,11 @@ class Trainer:
             "generator": self.generator.get_state(),
             "rngs": [self.rng.bit_generator.state, self.source.rng.bit_generator.state],
         }
+
+    def save(self) -> None:
+        """Write the state atomically; a killed run loses the steps since the last call."""
         part = self.out / "state.part"
-        torch.save(state, part)
+        torch.save(self.state(), part)
         part.rename(self.out / "state.pt")
 
     def load(self) -> None:
@@ -140,9 +147,7 @@ class Trainer:
         """One optimiser step over the three tasks; progress in [0, 1] sets rate and batch."""
         recipe = self.recipe
         rate = min(1.0, (self.step + 1) / 50) * (1 - progress) ** 0.8 + 0.005
-        for optimizer, base in zip(
-            self.optimizers, (recipe.lr_muon, recipe.lr_adam), strict=True
-        ):
+        for optimizer, base in zip(self.optimizers, (recipe.lr_muon, recipe.lr_adam), strict=True):
             for group in optimizer.param_groups:
                 group["lr"] = base * rate
         late = progress >= recipe.full_from
@@ -206,12 +211,15 @@ def main() -> None:
     parser.add_argument("--lr-adam", type=float, default=Recipe().lr_adam)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    torch.set_flush_denormal(True)
     args.out.mkdir(parents=True, exist_ok=True)
     recipe = Recipe(lr_muon=args.lr_muon, lr_adam=args.lr_adam)
     trainer = Trainer(args.pool, args.out, recipe, args.device)
     if (args.out / "state.pt").exists():
         trainer.load()
     trainer.run(args.minutes)
+    export_weights(trainer.state(), args.out / "mini_a.safetensors")
+    write_card(trainer.state(), None, args.out / "mini_a.md")
 
 
 if __name__ == "__main__":

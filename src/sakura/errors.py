@@ -1,4 +1,5 @@
-"""The exception tree. A user mistake or bad bytes raise one of these; a broken invariant of ours asserts.
+"""The exception tree. A user mistake or bad bytes raise one of these; a broken invariant of ours
+asserts.
 
     SakuraError
     |-- InputError         a picture, mask, prompt or option that cannot be used

@@ -1,4 +1,5 @@
-"""The one event log of a run: what happened when. Timeline, report and tests are made from it alone.
+"""The one event log of a run: what happened when. Timeline, report and tests are made from it
+alone.
 
 Kinds and their fields (times in seconds since the run began, unless named otherwise):
 

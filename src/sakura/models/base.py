@@ -1,7 +1,9 @@
-"""What every model family offers to packager and player: geometry, fingerprint, one edit run block by block.
+"""What every model family offers to packager and player: geometry, fingerprint, one edit run block
+by block.
 
-A run never waits and never fetches: its owner decides before each block whether cached tokens are computed
-or injected. Once a block is given state, the cached tokens are dropped for the rest of that step.
+A run never waits and never fetches: its owner decides before each block whether cached tokens are
+computed or injected. Once a block is given state, the cached tokens are dropped for the rest of
+that step.
 """
 
 from __future__ import annotations

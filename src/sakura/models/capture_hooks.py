@@ -1,7 +1,7 @@
 """Forward hooks that read K, V and Q of every block while a mini run computes all tokens.
 
-K and Q are read behind their norms and before RoPE, V behind its projection. Hooks sit on submodules,
-are registered when the recorder is made and removed by `close`.
+K and Q are read behind their norms and before RoPE, V behind its projection. Hooks sit on
+submodules, are registered when the recorder is made and removed by `close`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MiniRecorder:
-    """See `models.base.Recorder`. A step that drops cached tokens cannot be recorded and asserts."""
+    """See `models.base.Recorder`. Asserts when a step drops cached tokens."""
 
     def __init__(self, adapter: MiniAdapter, run: MiniRun) -> None:
         self._adapter, self._run = adapter, run

@@ -1,10 +1,13 @@
-"""Adapter of mini model A: runs, captures and injects through diffusers' own blocks and `kv_cache` arguments.
+"""Adapter of mini model A: runs, captures and injects through diffusers' own blocks and `kv_cache`
+arguments.
 
-Reference K/V are extracted once a request by a reference-only pass (exact: reference tokens attend only to
-themselves). A step then runs [text | canvas] tokens block by block; injected template state joins the
-reference in the block's `Flux2KVLayerCache`. Capture reads pre-RoPE K, V and Q with forward hooks.
+Reference K/V are extracted once a request by a reference-only pass (exact: reference tokens attend
+only to themselves). A step then runs [text | canvas] tokens block by block; injected template state
+joins the reference in the block's `Flux2KVLayerCache`. Capture reads pre-RoPE K, V and Q with
+forward hooks.
 
-Shape legend: B batch (1), L text + canvas tokens, N canvas tokens, R reference tokens, H heads, D head_dim.
+Shape legend: B batch (1), L text + canvas tokens, N canvas tokens, R reference tokens, H heads, D
+head_dim.
 """
 
 from __future__ import annotations
@@ -71,8 +74,8 @@ def fit_reference(image: np.ndarray) -> np.ndarray:
 def default_placement(template: Template) -> tuple[int, int, int, int]:
     """Where the reference's content belongs: a square of tokens around the mask.
 
-    The mini model's tasks relate mask and person as its training pairs do: a face mask is the upper three
-    quarters of the person's square, a garment mask the lower third, a scene mask all of it.
+    The mini model's tasks relate mask and person as its training pairs do: a face mask is the upper
+    three quarters of the person's square, a garment mask the lower third, a scene mask all of it.
 
     Returns:
         (top, left, height, width) in tokens; may reach beyond the canvas.

@@ -1,9 +1,10 @@
 """The mini editor's network: diffusers' Flux2Transformer2DModel, small, in pixel space.
 
-It knows patches, token ids and the input layout of one forward pass. It does not know steps, masks of
-templates or key/value state; `mini.py` does.
+It knows patches, token ids and the input layout of one forward pass. It does not know steps, masks
+of templates or key/value state; `mini.py` does.
 
-Shape legend: B batch, N canvas tokens, R reference tokens, T text tokens, P values of a patch (3*8*8).
+Shape legend: B batch, N canvas tokens, R reference tokens, T text tokens, P values of a patch
+(3*8*8).
 """
 
 from __future__ import annotations

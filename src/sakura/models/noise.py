@@ -1,7 +1,8 @@
 """Counter-based Gaussian noise that every device reproduces: Philox4x32-10 and Box-Muller.
 
 The noise of cached tokens belongs to the template, so cloud and device must draw the same numbers
-without sharing a library. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+without sharing a library. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC
+2011.
 """
 
 from __future__ import annotations
