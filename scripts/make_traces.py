@@ -1,11 +1,11 @@
 """Writes the traces that ship with SAKURA: three made-up ones, and slices of recorded ones.
 
-    python scripts/make_traces.py                      # the made-up ones, from fixed seeds
-    python scripts/make_traces.py --recorded FOLDER    # also the slices, from the originals' CSV form
+    python scripts/make_traces.py                     # the made-up ones, from fixed seeds
+    python scripts/make_traces.py --recorded FOLDER   # also the slices, from CSV files
 
-The made-up ones follow the statistics of recorded mobile links (samples of 1 s: lag-1 autocorrelation
-0.7 to 0.95, coefficient of variation 0.4 to 0.7): an autoregressive process of order 1 in the log rate,
-with dips and outages cut into it, scaled to the wanted mean.
+The made-up ones follow the statistics of recorded mobile links (samples of 1 s: lag-1
+autocorrelation 0.7 to 0.95, coefficient of variation 0.4 to 0.7): an autoregressive process of
+order 1 in the log rate, with dips and outages cut into it, scaled to the wanted mean.
 """
 
 from __future__ import annotations

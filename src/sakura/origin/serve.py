@@ -37,10 +37,12 @@ def serve(root: str | Path, host: str = "127.0.0.1", port: int = 8765) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    hint = "choose another port, or 0 for any free one"
+    if not 0 <= port <= 65535:
+        raise StoreError(f"{port} is no port number", hint=hint)
     try:
         listener = socket.create_server((host, port), family=family, backlog=256)
-    except (OSError, OverflowError) as error:
-        hint = "choose another port, or 0 for any free one"
+    except OSError as error:
         raise StoreError(f"cannot listen: {error}", where=f"{host}:{port}", hint=hint) from error
     if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # accepted sockets inherit it
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)

@@ -199,5 +199,13 @@ def _translated(where: str) -> Iterator[None]:
         ) from error
     except aiohttp.ClientPayloadError as error:
         raise StoreError("the connection ended inside the transfer", where=where) from error
-    except (aiohttp.ClientError, OSError) as error:
+    except OSError as error:
         raise StoreError(f"request failed: {error}", where=where) from error
+    except aiohttp.ClientError as error:  # its text may hold the whole URL, query and all
+        raise StoreError(f"request failed: {_detail(error)}", where=where) from error
+
+
+def _detail(error: aiohttp.ClientError) -> str:
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.message.partition("\n")[0].rstrip(":")
+    return type(error).__name__

@@ -81,7 +81,8 @@ class Bottleneck:
 
     def offer(self, flow: Hashable, num_bytes: int, at_s: float) -> None:
         """Queue bytes of `flow` that reach the link at `at_s`."""
-        if flow not in self._waiting:
+        has_turn = flow in self._waiting or (self._current and self._current.flow == flow)
+        if not has_turn:
             self._turns.append(flow)
         self._waiting[flow] = self._waiting.get(flow, 0) + num_bytes
         if self._current is None:
@@ -92,6 +93,8 @@ class Bottleneck:
         assert self._current is not None
         gone, self._current = self._current, None
         self._free_s = gone.time_s
+        if gone.flow in self._waiting:
+            self._turns.append(gone.flow)  # behind whoever came while its chunk was on the wire
         if self._turns:
             self._begin(gone.time_s)
         return gone
@@ -106,9 +109,7 @@ class Bottleneck:
         wanted = int(rate_bps * self._model.quantum_s / BITS_PER_BYTE)
         num_bytes = min(self._waiting[flow], max(least, min(most, wanted)))
         self._waiting[flow] -= num_bytes
-        if self._waiting[flow]:
-            self._turns.append(flow)
-        else:
+        if not self._waiting[flow]:
             del self._waiting[flow]
         self._sent_bytes += num_bytes
         finish_s = self._start_s + trace.time_of(self._sent_bytes, loop)

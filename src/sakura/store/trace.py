@@ -98,12 +98,12 @@ class Trace:
     def time_of(self, num_bytes: float, loop: bool = True) -> float:
         """First moment by which `num_bytes` can have passed; infinity where that never happens."""
         total = self._sums[-1]
-        passes = 0.0
-        if loop and num_bytes > total:
-            passes = math.ceil(num_bytes / total) - 1.0
-            num_bytes = min(num_bytes - passes * total, total)
+        slack = max(1e-6, num_bytes * 1e-12)  # rounding must not push bytes past an outage
+        passes = max(0, math.ceil((num_bytes - slack) / total) - 1) if loop else 0
+        num_bytes -= passes * total
         # The step whose end sum reaches num_bytes first; behind the last one, its rate holds on.
-        index = min(max(bisect_left(self._sums, num_bytes), 1), len(self.rates_bps)) - 1
+        reached = bisect_left(self._sums, num_bytes - slack)
+        index = min(max(reached, 1), len(self.rates_bps)) - 1
         missing = num_bytes - self._sums[index]
         if missing <= 0:
             return passes * self.duration_s + self.times_s[index]
