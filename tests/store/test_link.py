@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 
 import pytest
 from hypothesis import given
@@ -99,6 +100,25 @@ def test_dead_link_never_delivers() -> None:
 
 def test_window_is_the_pipe_and_the_queue() -> None:
     trace = Trace((0.0, 1.0), (40e6, 20e6))
-    assert LinkModel(trace, 0.05).window_bytes == (40e6 * 0.05 + 30e6 * 0.05) / 8
-    assert LinkModel(trace, 0.05, queue_s=0.0).window_bytes == 40e6 * 0.05 / 8
-    assert LinkModel(trace, 0.0).window_bytes == 4096
+    assert LinkModel(trace, 0.05).window_bytes == pytest.approx((40e6 * 0.054 + 30e6 * 0.05) / 8, abs=1)
+    assert LinkModel(trace, 0.05, queue_s=0.0).window_bytes == pytest.approx(40e6 * 0.054 / 8, abs=1)
+    assert LinkModel(Trace.constant(1e6), 0.0).window_bytes == 4096
+
+
+@pytest.mark.parametrize("rtt_s", [0.0, 1e-4, 1e-3, 0.05])
+@pytest.mark.parametrize("rate_bps", [1e6, 30e6, 500e6])
+def test_one_flow_fills_the_link(rtt_s: float, rate_bps: float) -> None:
+    """A window's worth in flight, sent again as it is acknowledged, never lets the link run dry."""
+    model = LinkModel(Trace.constant(rate_bps), rtt_s)
+    link = Bottleneck(model, 0.0)
+    link.offer("a", model.window_bytes, 0.0)
+    in_flight: deque[Departure] = deque()
+    num_sent = 0
+    for _ in range(500):
+        assert link.current is not None, "ran dry"
+        while in_flight and in_flight[0].time_s + rtt_s <= link.current.time_s:
+            gone = in_flight.popleft()
+            link.offer("a", gone.num_bytes, gone.time_s + rtt_s)
+        in_flight.append(link.depart())
+        num_sent += in_flight[-1].num_bytes
+        assert in_flight[-1].time_s == pytest.approx(num_sent * 8 / rate_bps, rel=1e-6)

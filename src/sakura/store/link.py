@@ -38,9 +38,13 @@ class LinkModel:
 
     @property
     def window_bytes(self) -> int:
-        """Most bytes in flight per connection: the pipe at its widest, plus the queue."""
+        """Most bytes in flight per connection: the pipe at its widest, the queue, and two chunks.
+
+        Without these, a short pipe would hold one chunk and idle until that is acknowledged.
+        """
         queue_s = self.rtt_s if self.queue_s is None else self.queue_s
-        bits = max(self.trace.rates_bps) * self.rtt_s + self.trace.mean_bps * queue_s
+        widest_s = self.rtt_s + 2 * self.quantum_s
+        bits = max(self.trace.rates_bps) * widest_s + self.trace.mean_bps * queue_s
         return max(_MIN_WINDOW_BYTES, math.ceil(bits / BITS_PER_BYTE))
 
     @property
