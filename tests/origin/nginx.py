@@ -1,8 +1,9 @@
-"""A real nginx over a folder, for tests that compare with it."""
+"""A real nginx over a folder, configured as docs/guides/serving.md says."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+GUIDE = Path(__file__).parents[2] / "docs/guides/serving.md"
 CONFIG = """
 {user}
 worker_processes 1;
@@ -25,10 +27,20 @@ http {{
     fastcgi_temp_path {run}/fastcgi;
     uwsgi_temp_path {run}/uwsgi;
     scgi_temp_path {run}/scgi;
-    default_type application/octet-stream;
-    server {{ listen 127.0.0.1:{port}; root {root}; }}
+    {server}
 }}
 """
+
+
+def _documented_server(root: Path, port: int) -> str:
+    """The guide's server block, on this folder and port."""
+    block = re.search(r"```nginx\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert block is not None
+    text = block[1]
+    assert "listen 8080;" in text
+    assert "root /srv/sakura;" in text
+    text = text.replace("listen 8080;", f"listen 127.0.0.1:{port};")
+    return text.replace("root /srv/sakura;", f"root {root};")
 
 
 def _free_port() -> int:
@@ -46,7 +58,7 @@ def nginx_over(root: Path, run: Path) -> Iterator[str]:
     # As root the workers would become `nobody`, who cannot enter pytest's folders.
     user = "user root;" if os.geteuid() == 0 else ""
     config = run / "nginx.conf"
-    config.write_text(CONFIG.format(user=user, run=run, root=root, port=port))
+    config.write_text(CONFIG.format(user=user, run=run, server=_documented_server(root, port)))
     command = [program, "-c", str(config), "-p", str(run), "-e", str(run / "error.log")]
     subprocess.run(command, check=True, timeout=30)  # returns once it listens
     try:

@@ -278,3 +278,8 @@ def test_nginx_answers_the_same(
                     answer = ask(server, "/beach.skv", Range="bytes=0-9", **{header: value})
                     statuses.append(answer.status)
                 assert statuses[0] == statuses[1], (header, known)
+        for target in ("/.hidden.skv", "/none.skv", "/../secret.skv"):
+            assert ask(other, target).status in (400, 404)
+        theirs = ask(other, "/beach.skv", Range="bytes=0-1,4-5")
+        assert (theirs.status, theirs.body) == (200, DATA)
+        assert theirs.headers["Access-Control-Allow-Origin"] == "*"

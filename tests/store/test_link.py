@@ -100,8 +100,12 @@ def test_dead_link_never_delivers() -> None:
 
 def test_window_is_the_pipe_and_the_queue() -> None:
     trace = Trace((0.0, 1.0), (40e6, 20e6))
-    assert LinkModel(trace, 0.05).window_bytes == pytest.approx((40e6 * 0.054 + 30e6 * 0.05) / 8, abs=1)
-    assert LinkModel(trace, 0.05, queue_s=0.0).window_bytes == pytest.approx(40e6 * 0.054 / 8, abs=1)
+    assert LinkModel(trace, 0.05).window_bytes == pytest.approx(
+        (40e6 * 0.054 + 30e6 * 0.05) / 8, abs=1
+    )
+    assert LinkModel(trace, 0.05, queue_s=0.0).window_bytes == pytest.approx(
+        40e6 * 0.054 / 8, abs=1
+    )
     assert LinkModel(Trace.constant(1e6), 0.0).window_bytes == 4096
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -114,6 +116,43 @@ class TestNginx(ReaderConformance):
         place.put("dated.skv", DATA[::-1])
         with pytest.raises(StoreError, match="changed"):
             reader.read(0, 10, old)
+
+
+class BucketOverHttpPlace(FolderPlace):
+    """Obstore asks the origin: the statuses of a real server, the code path of a bucket."""
+
+    def reader(self, name: str) -> RangeReader:
+        store = pytest.importorskip("obstore.store", reason="needs the extra `cloud`")
+        options = {"client_options": {"allow_http": True}, "retry_config": {"max_retries": 0}}
+        return BucketReader(store.HTTPStore(self._base, **options), name, f"s3://bucket/{name}")
+
+
+class TestBucketOverHttp(ReaderConformance):
+    @pytest.fixture
+    def place(self, origin_place: FolderPlace) -> Place:
+        return BucketOverHttpPlace(origin_place._folder, origin_place._base)
+
+
+def test_bucket_reader_lets_the_process_end_well(origin_place: FolderPlace) -> None:
+    """Obstore aborts an interpreter that ends right after an async request; ours must not."""
+    pytest.importorskip("obstore.store", reason="needs the extra `cloud`")
+    origin_place.put("exit.skv", DATA)
+    code = (
+        "import sys\n"
+        "from obstore.store import HTTPStore\n"
+        "from sakura.store.objects import BucketReader\n"
+        "store = HTTPStore(sys.argv[1], client_options={'allow_http': True})\n"
+        "print(len(BucketReader(store, 'exit.skv', 'x').read(0, 70_000)))\n"
+    )
+    search_path = os.pathsep.join(path for path in sys.path if path)
+    for _ in range(3):
+        ended = subprocess.run(
+            [sys.executable, "-c", code, str(origin_place._base)],
+            env=os.environ | {"PYTHONPATH": search_path},
+            capture_output=True,
+            check=False,
+        )
+        assert (ended.returncode, ended.stdout) == (0, b"70000\n"), ended.stderr
 
 
 @pytest.mark.parametrize("url", ["ftp://host/a.skv", "memory://a.skv", "http:///a.skv"])

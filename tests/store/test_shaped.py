@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import select
 import signal
 import socket
@@ -201,3 +202,15 @@ def test_children_end_with_a_killed_parent(tmp_path: Path) -> None:
     for child in children:
         assert select.select([child], [], [], 60)[0], "a child outlived its parent"
         os.close(child)
+
+
+def test_guide_example_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guide = Path(__file__).parents[2] / "docs/guides/serving.md"
+    block = re.search(r"```python\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
+    assert block is not None
+    (tmp_path / "store").mkdir()
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block[1], str(guide), "exec"), {})
+    assert capsys.readouterr().out.startswith("http://127.0.0.1:")
