@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sakura.errors import InputError
-from sakura.grid import TokenMask
+from sakura.grid import TokenGrid, TokenMask
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +112,16 @@ class Request:
         return self.mask
 
 
+def canary_distance(found: np.ndarray, expected: np.ndarray) -> float:
+    """Root mean square difference of two canaries, relative to the expected one's; infinite
+    where they cannot be compared."""
+    if found.shape != expected.shape or not (np.isfinite(found).all() and expected.any()):
+        return float("inf")
+    difference = found.astype(np.float64) - expected.astype(np.float64)
+    scale = np.square(expected.astype(np.float64)).mean()
+    return float(np.sqrt(np.square(difference).mean() / scale))
+
+
 class TemplateLike(Protocol):
     """Anything with a token mask."""
 
@@ -121,10 +131,15 @@ class TemplateLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BlockState:
-    """K (before RoPE) and V of cached tokens for one block and step, each (N, H, Dh) float32."""
+    """K and V of cached tokens for one block and step, each (N, H, Dh) float32.
+
+    Keys are from before RoPE unless `rotated`. RoPE is linear, so components of a state can be
+    rotated once instead of the keys of every step.
+    """
 
     keys: np.ndarray
     values: np.ndarray
+    rotated: bool = False
 
 
 class Recorder(Protocol):
@@ -154,6 +169,10 @@ class Run(Protocol):
         """Predict and move the active tokens to the next noise level."""
         ...
 
+    def rotate_keys(self, keys: np.ndarray) -> np.ndarray:
+        """Apply RoPE to keys (N, H, Dh) of the cached tokens that `prepare` was told about."""
+        ...
+
     def image(self) -> np.ndarray:
         """The edited picture so far, (H, W, 3) uint8; outside the mask it is the template."""
         ...
@@ -168,7 +187,14 @@ class Adapter(Protocol):
     @property
     def schedule(self) -> Schedule: ...
 
+    @property
+    def token_grid(self) -> TokenGrid: ...
+
     def identity(self) -> Identity: ...
+
+    def rotate_keys(self, keys: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """Apply RoPE to keys (N, H, Dh) of the canvas tokens with indices `tokens` (N,)."""
+        ...
 
     def prepare(
         self, template: Template, request: Request, cached_tokens: np.ndarray | None = None

@@ -30,6 +30,7 @@ from PIL import Image
 from safetensors.torch import load_file
 
 from sakura.errors import InputError
+from sakura.grid import TokenGrid
 from sakura.models import mini_net
 from sakura.models.base import BlockState, Geometry, Identity, Request, Schedule, Template
 from sakura.models.capture_hooks import MiniRecorder
@@ -56,7 +57,7 @@ Rope = tuple[torch.Tensor, torch.Tensor]
 
 def _tokens(image: np.ndarray) -> torch.Tensor:
     """(H, W, 3) uint8 to (1, N, 192) in [-1, 1]."""
-    x = torch.from_numpy(np.ascontiguousarray(image)).permute(2, 0, 1)[None].float()
+    x = torch.from_numpy(np.array(image)).permute(2, 0, 1)[None].float()
     return patchify(x / 127.5 - 1)
 
 
@@ -92,6 +93,16 @@ def default_placement(template: Template) -> tuple[int, int, int, int]:
     return top + height - side, left + (width - side) // 2, side, side
 
 
+@dataclass(frozen=True, slots=True)
+class _Modulation:
+    """What a step's noise level does to the blocks; the same for every request."""
+
+    temb: torch.Tensor
+    image: torch.Tensor
+    text: torch.Tensor
+    single: torch.Tensor
+
+
 @dataclass
 class _Tokens:
     """The tokens that a step still computes, text first."""
@@ -120,10 +131,10 @@ class MiniRun:
         self._latent_BNP = own_noise[:, self.active]
         self._text = self._net.text(torch.tensor([adapter.prompt_index(template, request)]))
         self.placement = adapter.placement(template)
-        self._canvas_rope: Rope = self._net.transformer.pos_embed(canvas_ids())
-        self._text_rope: Rope = self._net.transformer.pos_embed(text_ids())
+        self._canvas_rope, self._text_rope = adapter.ropes()
         self.reference_cache = self._extract_reference(fit_reference(request.reference))
         self._keep: np.ndarray | None = None
+        self._cached = cached
         if cached is not None:
             self._keep = np.flatnonzero(~mask.bits.reshape(-1)[cached])
             self._keep_all = len(self._keep) == len(cached)
@@ -163,13 +174,13 @@ class MiniRun:
         """See `Run.begin_step`."""
         self.step = step
         transformer = self._net.transformer
-        sigma = self._adapter.schedule.sigmas[step]
-        self._temb = transformer.time_guidance_embed(torch.tensor([sigma * 1000.0]), None)
-        self._mod_image = transformer.double_stream_modulation_img(self._temb)
-        self._mod_text = transformer.double_stream_modulation_txt(self._temb)
-        self._mod_single = transformer.single_stream_modulation(self._temb)
+        self._modulation = self._adapter.modulation(step)
         canvas = self.active if active_only else np.arange(GRID * GRID)
-        noisy = self._latent_BNP if active_only else self._noisy_canvas(sigma)
+        noisy = (
+            self._latent_BNP
+            if active_only
+            else self._noisy_canvas(self._adapter.schedule.sigmas[step])
+        )
         hidden = self._net.canvas_input(
             noisy, self._template_BNP[:, canvas], self._mask_N1[canvas][None]
         )
@@ -209,10 +220,11 @@ class MiniRun:
         keys, values = torch.from_numpy(state.keys), torch.from_numpy(state.values)
         if not self._keep_all:
             keys, values = keys[self._keep], values[self._keep]
-        keys = apply_rotary_emb(keys[None], self._cached_rope, sequence_dim=1)
+        if not state.rotated:
+            keys = apply_rotary_emb(keys[None], self._cached_rope, sequence_dim=1)[0]
         k_ref, v_ref = reference.get()
         joined = Flux2KVLayerCache()
-        joined.store(torch.cat([k_ref, keys], 1), torch.cat([v_ref, values[None]], 1))
+        joined.store(torch.cat([k_ref, keys[None]], 1), torch.cat([v_ref, values[None]], 1))
         return joined
 
     @torch.inference_mode()
@@ -230,8 +242,8 @@ class MiniRun:
             tokens.text, tokens.hidden = transformer.transformer_blocks[block](
                 hidden_states=tokens.hidden,
                 encoder_hidden_states=tokens.text,
-                temb_mod_img=self._mod_image,
-                temb_mod_txt=self._mod_text,
+                temb_mod_img=self._modulation.image,
+                temb_mod_txt=self._modulation.text,
                 image_rotary_emb=tokens.rope,
                 joint_attention_kwargs=kwargs,
             )
@@ -241,7 +253,7 @@ class MiniRun:
         tokens.hidden = transformer.single_transformer_blocks[block - num_double](
             hidden_states=tokens.hidden,
             encoder_hidden_states=None,
-            temb_mod=self._mod_single,
+            temb_mod=self._modulation.single,
             image_rotary_emb=tokens.rope,
             joint_attention_kwargs={**kwargs, "num_txt_tokens": NUM_TEXT},
         )
@@ -253,11 +265,16 @@ class MiniRun:
         if len(self.tokens.canvas) != len(self.active):
             hidden = hidden[:, self.active]
         transformer = self._net.transformer
-        change = transformer.proj_out(transformer.norm_out(hidden, self._temb))
+        change = transformer.proj_out(transformer.norm_out(hidden, self._modulation.temb))
         clean = self._template_BNP[:, self.active] + change
         sigmas = self._adapter.schedule.sigmas
         ratio = sigmas[self.step + 1] / sigmas[self.step]
         self._latent_BNP = clean + (self._latent_BNP - clean) * ratio
+
+    def rotate_keys(self, keys: np.ndarray) -> np.ndarray:
+        """See `Run.rotate_keys`."""
+        assert self._cached is not None, "prepare() was not told which tokens states will hold"
+        return self._adapter.rotate_keys(keys, self._cached)
 
     def image(self) -> np.ndarray:
         """See `Run.image`."""
@@ -278,10 +295,12 @@ class MiniAdapter:
     tasks = PROMPTS
     canvas_px = GRID * mini_net.PATCH_PX
     patch_px = mini_net.PATCH_PX
+    token_grid = TokenGrid(GRID, GRID, mini_net.PATCH_PX)
 
     def __init__(self, net: MiniFlux2, weights_digest: str) -> None:
         self.net = net.eval().requires_grad_(False)
         self._weights_digest = weights_digest
+        self._modulations: dict[int, _Modulation] = {}
 
     @classmethod
     def load(cls, path: Path | None = None) -> MiniAdapter:
@@ -290,6 +309,37 @@ class MiniAdapter:
         net = MiniFlux2()
         net.load_state_dict({k: v.float() for k, v in load_file(source).items()})
         return cls(net, hashlib.sha256(source.read_bytes()).hexdigest())
+
+    @torch.inference_mode()
+    def modulation(self, step: int) -> _Modulation:
+        """The modulation of a step, computed once."""
+        if step not in self._modulations:
+            transformer = self.net.transformer
+            timestep = torch.tensor([self.schedule.sigmas[step] * 1000.0])
+            temb = transformer.time_guidance_embed(timestep, None)
+            self._modulations[step] = _Modulation(
+                temb,
+                transformer.double_stream_modulation_img(temb),
+                transformer.double_stream_modulation_txt(temb),
+                transformer.single_stream_modulation(temb),
+            )
+        return self._modulations[step]
+
+    @lru_cache(maxsize=1)  # noqa: B019  (an adapter lives as long as the process)
+    def ropes(self) -> tuple[Rope, Rope]:
+        """RoPE of all canvas tokens and of the text."""
+        embed = self.net.transformer.pos_embed
+        return embed(canvas_ids()), embed(text_ids())
+
+    @torch.inference_mode()
+    def rotate_keys(self, keys: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+        """See `Adapter.rotate_keys`."""
+        (cos, sin), _ = self.ropes()
+        index = torch.from_numpy(tokens.astype(np.int64))
+        rotated = apply_rotary_emb(
+            torch.from_numpy(keys)[None], (cos[index], sin[index]), sequence_dim=1
+        )
+        return rotated[0].numpy()
 
     def prompt_index(self, template: Template, request: Request) -> int:
         """Map the prompt to the model's prompt table.
