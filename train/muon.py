@@ -1,5 +1,5 @@
 """Muon in float32. torch.optim.Muon orthogonalises in bfloat16, which CPUs without bf16 units
-emulate: on such a CPU its step took nine seconds for this model, this one takes a fraction of one.
+emulate, so that the optimiser takes longer than forward and backward passes together.
 
 Source: Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
 """

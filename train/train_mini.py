@@ -1,7 +1,7 @@
 """Train mini model A (FLUX.2 class) on exact toon edits. Seeded, resumable, CPU or CUDA.
 
-    python train/render_pool.py POOL && python train/render_pool.py POOL --test --seeds 1000 1001
-    --count 102 python train/train_mini.py POOL OUT --minutes 120
+    python train/render_pool.py POOL --seeds 0 14
+    python train/train_mini.py POOL OUT --minutes 115
 
 Rectified flow with clean-image prediction relative to the template: z = (1 - t) x + t n, the
 network predicts x - template. Loss is squared error, weighted to the mask. Three micro-batches a
