@@ -1,0 +1,169 @@
+"""`sakura-klt-rans/1`: plans, quantises and entropy-codes a shard, and decodes any prefix of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sakura.codec.base import MAX_LAYERS, EncodedShard, LayerStats, ShardSpec, TilePlan
+from sakura.codec.native import Kernel, default_kernel
+from sakura.codec.plan import LayerPlan, ShardPlan, gain_factor, plan_shard
+from sakura.codec.profile import CodecProfile
+from sakura.codec.quantize import (
+    UNSTARTED,
+    clipped_share,
+    column_scales,
+    edges,
+    index_at,
+    layer_symbols,
+    quantize_columns,
+)
+from sakura.codec.rans import check_clean
+from sakura.codec.tables import ClassTables
+from sakura.errors import CodecError
+
+Array = NDArray[Any]
+
+
+class SakuraCodec:
+    """Encoder and decoder factory for one profile."""
+
+    id = "sakura-klt-rans/1"
+
+    def __init__(self, profile: CodecProfile, kernel: Kernel | None = None) -> None:
+        """Use `kernel`, by default the fastest there is."""
+        self.profile = profile
+        self.kernel = kernel or default_kernel()
+
+    def plan(self, spec: ShardSpec) -> ShardPlan:
+        """Columns of a shard; CodecError when the profile does not cover it."""
+        num_blocks, num_steps, _, _ = self.profile.dims
+        if not (0 <= spec.block < num_blocks and 0 <= spec.component < num_steps):
+            raise CodecError(
+                f"shard (block {spec.block}, component {spec.component}) is outside the profile's "
+                f"{num_blocks} blocks x {num_steps} components"
+            )
+        sigma = self.profile.sigma[spec.block, :, spec.component].reshape(2, -1)
+        return plan_shard(sigma, self.profile.tables.limits, spec.delta, spec.tiles)
+
+    def encode_shard(
+        self, spec: ShardSpec, coef: Array, num_layers: int = MAX_LAYERS
+    ) -> EncodedShard:
+        """See `Codec.encode_shard`; `coef` is float32 (2, N, H*Dh) in importance order."""
+        if not 1 <= num_layers <= MAX_LAYERS:
+            raise CodecError(f"{num_layers} layers, expected 1..{MAX_LAYERS}")
+        coef = coef.astype(np.float32, copy=False)
+        check_coefficients(coef, spec.tiles.num_tokens, self.profile.num_coefs)
+        plan, tables = self.plan(spec), self.profile.tables
+        finest = 1 - num_layers
+        index = quantize_columns(plan, np.ascontiguousarray(coef.transpose(0, 2, 1)), finest)
+        shadow = KltShardDecoder(tables, plan, self.kernel)
+        layers, stats = [], []
+        for layer in range(num_layers):
+            layer_plan = plan.layer(layer)
+            symbols, table = layer_symbols(tables, layer_plan, index, finest)
+            layers.append(self.kernel.encode_layer(tables, layer_plan, symbols, table))
+            passes = num_layers - 1 - layer
+            shadow.adopt_layer(layer_plan, index_at(index, passes, edges(plan, -layer)))
+            plain, weighted = mean_squares(coef - shadow.coefficients(), spec.tiles)
+            clipped = clipped_share(plan, index, passes, -layer)
+            stats.append(LayerStats(len(layers[-1]), plain, weighted, clipped))
+        return EncodedShard(tuple(layers), tuple(stats), *mean_squares(coef, spec.tiles))
+
+    def decoder(self, spec: ShardSpec) -> KltShardDecoder:
+        """See `Codec.decoder`."""
+        return KltShardDecoder(self.profile.tables, self.plan(spec), self.kernel)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Standing:
+    """Where a decoder stands: int16 flat indices, and int8 (C,) exponent of each column or
+    UNSTARTED."""
+
+    index: Array
+    exponent: Array
+
+    def moved(self, plan: LayerPlan, num_units: int, index: Array) -> _Standing:
+        """After the first `num_units` units of a layer turned the indices into `index`."""
+        exponent = self.exponent.copy()
+        # Exponents only fall within a layer, so the last unit of a column is the one with the
+        # smallest.
+        np.minimum.at(exponent, plan.column[:num_units], plan.exponent[:num_units])
+        return _Standing(index, exponent)
+
+
+class KltShardDecoder:
+    """Indices of one shard and how fine each column stands; see `ShardDecoder`."""
+
+    num_layers = MAX_LAYERS
+
+    def __init__(self, tables: ClassTables, plan: ShardPlan, kernel: Kernel) -> None:
+        """A decoder that has seen nothing: every coefficient is zero."""
+        self._tables, self._plan, self._kernel = tables, plan, kernel
+        num_values = 2 * plan.num_coefs * plan.num_tokens
+        # Below: the last complete layer. Now: what the layer in progress adds to it.
+        self._below = _Standing(
+            np.zeros(num_values, np.int16), np.full(len(plan.class0), UNSTARTED, np.int8)
+        )
+        self._now = self._below
+        self._level = 0
+
+    @property
+    def level(self) -> int:
+        """Number of layers decoded completely."""
+        return self._level
+
+    def feed_layer(self, layer: int, data: bytes | memoryview, complete: bool) -> int:
+        """See `ShardDecoder.feed_layer`. A complete stream that raises leaves the decoder as it
+        was."""
+        if layer != self._level:
+            raise CodecError(f"layer {layer} out of turn, expected layer {self._level}")
+        plan = self._plan.layer(layer)
+        index = self._below.index.copy()
+        num_units, is_clean = self._kernel.decode_layer(self._tables, plan, data, index)
+        if complete:
+            check_clean(is_clean, num_units, plan)
+        self._now = self._below.moved(plan, num_units, index)
+        if complete:
+            self._settle()
+        return num_units
+
+    def adopt_layer(self, plan: LayerPlan, index: Array) -> None:
+        """Stand where decoding the whole layer would lead, given its indices (int, flat).
+
+        The encoder knows the indices: it need not decode to know what the decoder will have.
+        """
+        self._now = self._below.moved(plan, plan.num_units, index.astype(np.int16))
+        self._settle()
+
+    def coefficients(self) -> Array:
+        """Float32 (2, N, H*Dh), a view with the token axis contiguous."""
+        step, shrink = column_scales(self._tables, self._plan, self._now.exponent)
+        values = self._kernel.dequantize(self._plan, self._now.index, step, shrink)
+        return values.transpose(0, 2, 1)
+
+    def _settle(self) -> None:
+        self._below = self._now
+        self._level += 1
+
+
+def check_coefficients(coef: Array, num_tokens: int, num_coefs: int) -> None:
+    """Raise CodecError unless `coef` is a finite float array (2, num_tokens, num_coefs)."""
+    if coef.shape != (2, num_tokens, num_coefs):
+        raise CodecError(f"coefficients are {coef.shape}, expected {(2, num_tokens, num_coefs)}")
+    if not np.isfinite(coef).all():
+        raise CodecError("coefficients contain NaN or infinity", hint="check the captured state")
+
+
+def mean_squares(values: Array, tiles: TilePlan) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Mean square of K and of V (2, N, C), plain and with each tile scaled by the square of its
+    gain."""
+    gains = np.array([gain_factor(g) ** 2 for g in tiles.gains], np.float64)
+    weight = np.repeat(gains, tiles.widths)
+    square = np.square(values, dtype=np.float64).mean(2) if values.size else np.zeros((2, 1))
+    plain = square.mean(1)
+    weighted = (square * weight).mean(1) if values.size else plain
+    return (float(plain[0]), float(plain[1])), (float(weighted[0]), float(weighted[1]))

@@ -1,0 +1,176 @@
+"""The codec profile of a model: bases, means, sigmas and class tables, as one canonical byte string
+named by its digest.
+
+It belongs to the model, not to a template. How it is fitted is `fit`'s business.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sakura.codec.tables import TABLE_BYTES, ClassTables, default_tables, tables_from_bytes
+from sakura.errors import CodecError
+
+Array = NDArray[Any]
+
+MAGIC = b"SKPROF\x01\n"
+_HEADER = struct.Struct("<8s4I")
+_ORTHONORMAL_TOLERANCE = 1e-3
+_ARRAYS = ("step_basis", "channel_basis", "mean", "sigma", "sensitivity", "step_weight")
+_LIMITS = {"blocks": 1024, "steps": 256, "heads": 1024, "head dimension": 1024}
+
+
+@dataclass(frozen=True, eq=False)
+class CodecProfile:
+    """Everything model-wide that encoder and decoder share. Axis of length 2: K, V. All arrays
+    float32.
+
+    Args:
+        step_basis: (B, 2, S, S); column c holds component c: state[s] = mean[s] + sum_c basis[s, c]
+            component[c].
+        channel_basis: (B, 2, H, Dh, Dh); column e holds coefficient e of a head.
+        mean: (B, 2, S, H, Dh), subtracted before the transforms.
+        sigma: (B, 2, S, H, Dh), standard deviation of coefficient e of head h in component c (third
+            axis).
+        sensitivity: (B, 2), how much an error in this block's K or V matters, relative; base step =
+            step / sensitivity.
+        step_weight: (S,), how much an error at a step matters, relative.
+        tables: class tables.
+
+    Raises:
+        CodecError: shapes disagree or are out of bounds, a value is not finite, a basis is not
+            orthonormal.
+    """
+
+    step_basis: Array
+    channel_basis: Array
+    mean: Array
+    sigma: Array
+    sensitivity: Array
+    step_weight: Array
+    tables: ClassTables
+
+    def __post_init__(self) -> None:
+        """Refuse a profile that no stream could be decoded with."""
+        if self.sigma.ndim != 5:
+            raise CodecError(f"sigma has {self.sigma.ndim} axes, expected 5")
+        for name, shape in _shapes(*self.dims).items():
+            array = getattr(self, name)
+            if array.dtype != np.float32 or array.shape != shape:
+                raise CodecError(
+                    f"profile {name} is {array.dtype} {array.shape}, expected float32 {shape}"
+                )
+            if not np.isfinite(array).all():
+                raise CodecError(f"profile {name} has values that are not finite")
+        for name in ("sigma", "step_weight"):
+            if (getattr(self, name) < 0).any():
+                raise CodecError(f"profile {name} has negative values")
+        if (self.sensitivity <= 0).any():
+            raise CodecError("profile sensitivity has values that are not positive")
+        _check_orthonormal("step_basis", self.step_basis)
+        _check_orthonormal("channel_basis", self.channel_basis)
+
+    @property
+    def dims(self) -> tuple[int, int, int, int]:
+        """Blocks B, steps S, heads H, head dimension Dh."""
+        num_blocks, _, num_steps, num_heads, head_dim = self.sigma.shape
+        return num_blocks, num_steps, num_heads, head_dim
+
+    @property
+    def num_coefs(self) -> int:
+        """H * Dh."""
+        return self.dims[2] * self.dims[3]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the canonical bytes, in hex."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """Canonical bytes: magic, B, S, H, Dh as u32, the arrays in declared order as little-endian
+        float32, tables."""
+        parts = [_HEADER.pack(MAGIC, *self.dims)]
+        parts += [getattr(self, name).astype("<f4").tobytes() for name in _ARRAYS]
+        return b"".join(parts) + self.tables.to_bytes()
+
+    def save(self, path: Path) -> None:
+        """Write the canonical bytes."""
+        path.write_bytes(self.to_bytes())
+
+
+def load_profile(path: Path) -> CodecProfile:
+    """Read a profile file; CodecError when it is not exactly a canonical profile."""
+    return profile_from_bytes(path.read_bytes())
+
+
+def profile_from_bytes(data: bytes) -> CodecProfile:
+    """Parse `CodecProfile.to_bytes`; CodecError when a bound, the length or a value is wrong."""
+    if len(data) < _HEADER.size:
+        raise CodecError(f"a profile has at least {_HEADER.size} bytes, found {len(data)}")
+    magic, *dims = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise CodecError("not a codec profile: wrong magic or version")
+    for (name, limit), value in zip(_LIMITS.items(), dims, strict=True):
+        if not 1 <= value <= limit:
+            raise CodecError(f"profile has {value} {name}, expected 1..{limit}")
+    shapes = _shapes(*dims)
+    expected = _HEADER.size + 4 * sum(math.prod(s) for s in shapes.values()) + TABLE_BYTES
+    if len(data) != expected:
+        raise CodecError(f"a profile of these dimensions has {expected} bytes, found {len(data)}")
+    arrays, place = {}, _HEADER.size
+    for name, shape in shapes.items():
+        arrays[name] = (
+            np.frombuffer(data, "<f4", math.prod(shape), place).reshape(shape).astype(np.float32)
+        )
+        place += arrays[name].nbytes
+    return CodecProfile(**arrays, tables=tables_from_bytes(data[place:]))
+
+
+def identity_profile(
+    num_blocks: int, num_steps: int, num_heads: int, head_dim: int
+) -> CodecProfile:
+    """No transform: components are steps, coefficients are channels. For `raw-bf16/1`, and as a
+    test fixture."""
+    shapes = _shapes(num_blocks, num_steps, num_heads, head_dim)
+    return CodecProfile(
+        step_basis=_identity(shapes["step_basis"]),
+        channel_basis=_identity(shapes["channel_basis"]),
+        mean=np.zeros(shapes["mean"], np.float32),
+        sigma=np.ones(shapes["sigma"], np.float32),
+        sensitivity=np.ones(shapes["sensitivity"], np.float32),
+        step_weight=np.ones(shapes["step_weight"], np.float32),
+        tables=default_tables(),
+    )
+
+
+def _identity(shape: tuple[int, ...]) -> Array:
+    return np.broadcast_to(np.eye(shape[-1], dtype=np.float32), shape).copy()
+
+
+def _shapes(
+    num_blocks: int, num_steps: int, num_heads: int, head_dim: int
+) -> dict[str, tuple[int, ...]]:
+    return {
+        "step_basis": (num_blocks, 2, num_steps, num_steps),
+        "channel_basis": (num_blocks, 2, num_heads, head_dim, head_dim),
+        "mean": (num_blocks, 2, num_steps, num_heads, head_dim),
+        "sigma": (num_blocks, 2, num_steps, num_heads, head_dim),
+        "sensitivity": (num_blocks, 2),
+        "step_weight": (num_steps,),
+    }
+
+
+def _check_orthonormal(name: str, basis: Array) -> None:
+    gram = np.swapaxes(basis, -1, -2) @ basis
+    error = float(np.abs(gram - np.eye(basis.shape[-1], dtype=np.float32)).max())
+    if not error <= _ORTHONORMAL_TOLERANCE:
+        raise CodecError(f"profile {name} is not orthonormal: off by {error:.2g}")
