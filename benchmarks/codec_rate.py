@@ -97,7 +97,7 @@ def measure_speed(args: argparse.Namespace) -> None:
         spec, rng.normal(size=(2, args.tokens, num_coefs)).astype(np.float32)
     )
     plan = codec.plan(spec)
-    print(f"\nkernel {codec.kernel.name}, {platform.processor() or platform.machine()}, CPU time, best of 30")
+    print(f"\nkernel {codec.kernel.name}, {platform.machine()}, CPU time of one thread, best of 30")
     index = np.zeros(2 * args.tokens * num_coefs, np.int16)
     for layer, data in enumerate(shard.layers):
         layer_plan = plan.layer(layer)
