@@ -43,6 +43,17 @@ class Recipe:
     mask_weight: float = 1.0
     rest_weight: float = 0.05
     ema: float = 0.998
+    noise_logit: float = 0.6  # mean of the noise level's logit
+    noise_logit_late: float = 1.3  # from `late_noise_from` of the time on: the first steps decide
+    late_noise_from: float = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseDraw:
+    """Where noise comes from, and the mean logit of its level."""
+
+    generator: torch.Generator
+    logit: float
 
 
 def to_tokens(images: np.ndarray, device: str) -> torch.Tensor:
@@ -61,7 +72,11 @@ def choose_tokens(pairs: Pairs, context: int | None, rng: np.random.Generator) -
 
 
 def pair_loss(
-    net: MiniFlux2, pairs: Pairs, tokens: torch.Tensor, recipe: Recipe, generator: torch.Generator
+    net: MiniFlux2,
+    pairs: Pairs,
+    tokens: torch.Tensor,
+    recipe: Recipe,
+    draw: NoiseDraw,
 ) -> tuple[torch.Tensor, float]:
     """Loss of one micro-batch and the mean squared error inside the mask."""
     device = next(net.parameters()).device.type
@@ -70,8 +85,8 @@ def pair_loss(
     B = len(truth)
     mask = torch.from_numpy(pairs.layout.mask.reshape(1, -1, 1)).float().to(device)
     mask = mask.expand(B, -1, -1)
-    t = torch.sigmoid(torch.randn(B, generator=generator) + 0.6).to(device)
-    noise = torch.randn(truth.shape, generator=generator).to(device)
+    t = torch.sigmoid(torch.randn(B, generator=draw.generator) + draw.logit).to(device)
+    noise = torch.randn(truth.shape, generator=draw.generator).to(device)
     noisy = (1 - t)[:, None, None] * truth + t[:, None, None] * noise
     tokens = tokens.to(device)
     truth, template, mask = truth[:, tokens], template[:, tokens], mask[:, tokens]
@@ -152,11 +167,14 @@ class Trainer:
                 group["lr"] = base * rate
         late = progress >= recipe.full_from
         size = round(recipe.micro_batch + progress * (recipe.micro_batch_end - recipe.micro_batch))
+        noisier = progress >= recipe.late_noise_from
+        logit = recipe.noise_logit_late if noisier else recipe.noise_logit
+        draw = NoiseDraw(self.generator, logit)
         errors: dict[str, float] = {}
         for task in TASKS:
             pairs = self.source.batch(task, size)
             tokens = choose_tokens(pairs, None if late else recipe.context_tokens, self.rng)
-            loss, errors[task] = pair_loss(self.net, pairs, tokens, recipe, self.generator)
+            loss, errors[task] = pair_loss(self.net, pairs, tokens, recipe, draw)
             (loss / len(TASKS)).backward()
             self.samples += size
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), 1.0)
