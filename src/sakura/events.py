@@ -9,10 +9,11 @@ Kinds and their fields (times in seconds since the run began, unless named other
     fetch_end      fetch, num_bytes, ok, reason  it is complete, abandoned or failed
     throughput     bps                           the estimate changed
     decode         block, component, level, start_s    a layer was decoded (t_s is its end)
+    fault          source, reason, is_final   bytes failed or were refused; final: fetching ends
     decision       step, block, action, reason   inject | compute | wait | hold
     stall          step, block, start_s          the executor waited (t_s is the end of the wait)
     block          step, block, mode, level, start_s   executed; mode is compute | inject
-    step           step, start_s                 executed
+    step           step, start_s, mse         executed; predicted error of what was injected
     buffer         buffer_s                      execution covered by decoded shards
     run_end        latency_s
 """

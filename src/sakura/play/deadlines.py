@@ -1,0 +1,55 @@
+"""How long blocks take on this device, and therefore when each one will start.
+
+Pure: durations come in as arguments. Knows nothing of bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+Mode = Literal["compute", "inject"]
+
+WEIGHT = 0.3
+"""Share of the newest measurement in the moving average."""
+
+
+class BlockTimes:
+    """Moving average of each block's duration, with all tokens and with the active ones alone."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self._num_blocks = num_blocks
+        self._seconds: dict[tuple[int, Mode], float] = {}
+
+    def observe(self, block: int, mode: Mode, duration_s: float) -> None:
+        """A block was executed."""
+        old = self._seconds.get((block, mode))
+        new = duration_s if old is None else old + WEIGHT * (duration_s - old)
+        self._seconds[block, mode] = new
+
+    def expected_s(self, block: int, mode: Mode) -> float | None:
+        """Duration of a block; the mean of the others where it has not run yet."""
+        own = self._seconds.get((block, mode))
+        if own is not None:
+            return own
+        others = [seconds for (_, kind), seconds in self._seconds.items() if kind == mode]
+        return sum(others) / len(others) if others else None
+
+    def step_s(self, mode: Mode, first: int = 0) -> float | None:
+        """Duration of blocks `first` and later of a step."""
+        parts = [self.expected_s(block, mode) for block in range(first, self._num_blocks)]
+        known = [part for part in parts if part is not None]
+        return sum(known) if len(known) == len(parts) else None
+
+    def fastest_step_s(self, first: int = 0) -> float:
+        """The least time that blocks `first` and later can take; 0 where nothing is known."""
+        found = [self.step_s(mode, first) for mode in ("inject", "compute")]
+        return min((seconds for seconds in found if seconds is not None), default=0.0)
+
+    def start_s(self, now_s: float, head: tuple[int, int], target: tuple[int, int]) -> float:
+        """Earliest start of block `target` = (step, block), from the play head `head`."""
+        (step, block), (later_step, later_block) = head, target
+        whole = self.fastest_step_s()
+        until_end = self.fastest_step_s(block) + (later_step - step - 1) * whole
+        if later_step == step:
+            return now_s + self.fastest_step_s(block) - self.fastest_step_s(later_block)
+        return now_s + until_end + whole - self.fastest_step_s(later_block)

@@ -1,0 +1,219 @@
+"""Where the threads of one edit meet: under one lock, events go into the session, its commands go
+out, and everything that happened is logged. It decides nothing.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sakura.events import EventLog
+from sakura.models.base import BlockState
+from sakura.play.deadlines import Mode
+from sakura.play.decode import Decoder, Key
+from sakura.play.fetch import Fetcher
+from sakura.play.messages import (
+    Abandon,
+    BlockFinished,
+    ChunkRefused,
+    Command,
+    Decode,
+    Event,
+    Fetch,
+    FetchFailed,
+    FetchProgress,
+    ShardDecoded,
+    ShardRefused,
+    StepStarted,
+)
+from sakura.play.plan import Decision
+from sakura.play.ranges import Chunk
+from sakura.play.session import Session
+from sakura.play.state import StateStore
+
+LONGEST_NAP_S = 1.0
+RATE_CHANGE = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The threads and the store that edits share."""
+
+    fetcher: Fetcher
+    decoder: Decoder
+    store: StateStore
+
+
+@dataclass(slots=True)
+class _Buffer:
+    fetch: Fetch
+    data: bytearray
+
+
+class Exchange:
+    """The guide of an executor, and the sink of fetcher and decoder."""
+
+    def __init__(self, session: Session, workers: Workers, log: EventLog) -> None:
+        self._session, self._workers, self._log = session, workers, log
+        self._changed = threading.Condition()
+        self._buffers: dict[int, _Buffer] = {}
+        self._is_over = False
+        self._logged_bps = 0.0
+        self._spent = 0.0
+
+    def start(self) -> None:
+        """Ask for the first bytes."""
+        with self._changed:
+            self._carry_out(self._session.start(self.now()))
+
+    def finish(self) -> None:
+        """The edit is over: drop what is in flight; what comes later is ignored."""
+        with self._changed:
+            self._carry_out(self._session.stop("the edit is over", self.now()))
+            self._is_over = True
+        self._workers.decoder.drop()
+
+    def now(self) -> float:
+        """Seconds since the edit began."""
+        return self._log.now()
+
+    # Called in the fetcher's thread.
+
+    def arrived(self, fetch: int, data: bytes) -> None:
+        """See `FetchSink.arrived`."""
+        with self._changed:
+            if self._is_over or fetch not in self._buffers:
+                return
+            buffer = self._buffers[fetch]
+            buffer.data += data
+            self._log.add("fetch_bytes", fetch=fetch, num_bytes=len(data))
+            commands = self._session.handle(FetchProgress(fetch, len(data)), self.now())
+            if len(buffer.data) >= buffer.fetch.stop - buffer.fetch.start:
+                self._end_fetch(fetch, None)
+            self._carry_out(commands, buffer)
+            self._log_rate()
+
+    def failed(self, fetch: int, reason: str) -> None:
+        """See `FetchSink.failed`."""
+        with self._changed:
+            if self._is_over or fetch not in self._buffers:
+                return
+            self._end_fetch(fetch, reason)
+            self._take(FetchFailed(fetch, reason), "fetch", reason)
+
+    # Called in the decoder's thread.
+
+    def decoded(self, shard: Key, level: int, start_s: float) -> None:
+        """See `DecodeSink.decoded`."""
+        with self._changed:
+            if self._is_over:
+                return
+            block, component = shard
+            event = self._log.add(
+                "decode", block=block, component=component, level=level, start_s=start_s
+            )
+            self._take(ShardDecoded(*shard, level, event.t_s - start_s))
+
+    def chunk_refused(self, chunk: Chunk, reason: str) -> None:
+        """See `DecodeSink.chunk_refused`."""
+        with self._changed:
+            if not self._is_over:
+                self._take(ChunkRefused(chunk, reason), "decode", reason)
+
+    def shard_refused(self, shard: Key, reason: str) -> None:
+        """See `DecodeSink.shard_refused`."""
+        with self._changed:
+            if not self._is_over:
+                self._take(ShardRefused(*shard, reason), "decode", reason)
+
+    # Called in the executor's thread.
+
+    def begin_step(self, step: int) -> None:
+        """See `Guide.begin_step`."""
+        with self._changed:
+            self._take(StepStarted(step))
+            self._spent = self._session.spent
+            self._log.add("buffer", buffer_s=self._session.buffer_s())
+
+    def choose(self, step: int, block: int) -> Mode:
+        """See `Guide.choose`; the only place where an edit can wait."""
+        with self._changed:
+            decision = self._session.decide(self.now())
+            self._log_decision(step, block, decision)
+            if decision.action == "wait":
+                decision = self._wait(step, block, decision)
+                self._log_decision(step, block, decision)
+        return "inject" if decision.action == "inject" else "compute"
+
+    def state(self, step: int, block: int) -> BlockState:
+        """See `Guide.state`."""
+        return self._workers.store.block_state(step, block)
+
+    def end_block(self, step: int, block: int, mode: Mode, start_s: float) -> None:
+        """See `Guide.end_block`."""
+        level = self._workers.store.level_of(step, block) if mode == "inject" else -1
+        with self._changed:
+            event = self._log.add(
+                "block", step=step, block=block, mode=mode, level=level, start_s=start_s
+            )
+            self._take(BlockFinished(step, block, mode, event.t_s - start_s))
+
+    def end_step(self, step: int, start_s: float) -> None:
+        """See `Guide.end_step`."""
+        with self._changed:
+            self._log.add("step", step=step, start_s=start_s, mse=self._session.spent - self._spent)
+
+    # Called with the lock held.
+
+    def _take(self, event: Event, source: str = "", fault: str = "") -> None:
+        commands = self._session.handle(event, self.now())
+        if fault:
+            is_final = self._session.stop_reason is not None
+            self._log.add("fault", source=source, reason=fault, is_final=is_final)
+        self._carry_out(commands)
+        self._changed.notify_all()
+
+    def _wait(self, step: int, block: int, decision: Decision) -> Decision:
+        """Wait until the session decides otherwise."""
+        start_s = self.now()
+        end_s = start_s + decision.timeout_s
+        while decision.action == "wait":
+            left_s = end_s - self.now()
+            self._changed.wait(max(0.0, min(left_s, LONGEST_NAP_S)))
+            left_s = end_s - self.now() if math.isfinite(end_s) else math.inf
+            decision = self._session.decide(self.now(), wait_left_s=left_s)
+        self._log.add("stall", step=step, block=block, start_s=start_s)
+        return decision
+
+    def _carry_out(self, commands: Sequence[Command], buffer: _Buffer | None = None) -> None:
+        for command in commands:
+            match command:
+                case Fetch(fetch, start, stop, _):
+                    self._buffers[fetch] = _Buffer(command, bytearray())
+                    self._log.add("fetch_start", fetch=fetch, start=start, stop=stop)
+                    self._workers.fetcher.fetch(self, command)
+                case Abandon(fetch, reason):
+                    self._end_fetch(fetch, reason)
+                    self._workers.fetcher.abandon(self, fetch)
+                case Decode(_, chunk):
+                    assert buffer is not None
+                    first = chunk.start - buffer.fetch.start
+                    data = bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])
+                    self._workers.decoder.submit(self, chunk, data)
+
+    def _end_fetch(self, fetch: int, reason: str | None) -> None:
+        num_bytes = len(self._buffers.pop(fetch).data)
+        is_ok = reason is None
+        self._log.add("fetch_end", fetch=fetch, num_bytes=num_bytes, ok=is_ok, reason=reason or "")
+
+    def _log_decision(self, step: int, block: int, decision: Decision) -> None:
+        action, reason = decision.action, decision.reason
+        self._log.add("decision", step=step, block=block, action=action, reason=reason)
+
+    def _log_rate(self) -> None:
+        bps = self._session.throughput.estimate_bps(self.now())
+        if bps and not self._logged_bps / RATE_CHANGE <= bps <= self._logged_bps * RATE_CHANGE:
+            self._logged_bps = bps
+            self._log.add("throughput", bps=bps)

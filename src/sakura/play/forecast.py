@@ -1,0 +1,108 @@
+"""What will be decoded when, and what steps will cost by then. Pure.
+
+Layers are taken to arrive in the order they are asked for, at the measured rate, and to be decoded
+one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sakura.play.plan import ErrorModel, fits
+from sakura.play.ranges import FetchList
+from sakura.units import BITS_PER_BYTE
+
+Array = NDArray[Any]
+
+CAUTION = 0.8
+"""Part of the measured rate that later steps are planned with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Where the stream stands.
+
+    Args:
+        num_bytes: bytes of the fetch list that came or were passed over.
+        num_layers: layers of the fetch list that are decoded or were passed over.
+        rate_bps: what to expect; 0 where nothing comes or nothing is known.
+        decode_s: the decoder's time for a layer.
+    """
+
+    num_bytes: int
+    num_layers: int
+    rate_bps: float
+    decode_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A step that does not fit in the budget yet.
+
+    Args:
+        step: the step.
+        block: its first block that would be injected.
+        gain: part of the step that injecting saves.
+        later_costs: predicted error of later steps.
+        budget: error that is left to spend.
+    """
+
+    step: int
+    block: int
+    gain: float
+    later_costs: tuple[float, ...]
+    budget: float
+
+
+class Forecast:
+    """Costs of steps as a function of how many layers of the fetch list are decoded."""
+
+    def __init__(self, model: ErrorModel, fetch_list: FetchList, levels_BC: Array) -> None:
+        self._model, self._ends = model, fetch_list.ends
+        self._layers = np.array(fetch_list.layers, np.intp).reshape(-1, 3)
+        self._gains_SP = model.gains(fetch_list.layers)
+        num_steps = len(self._gains_SP)
+        start = [model.block_costs(step, levels_BC).sum() for step in range(num_steps)]
+        falls = np.cumsum(self._gains_SP, 1)
+        self._costs_SP = np.array(start)[:, None] - np.pad(falls, ((0, 0), (1, 0)))
+
+    def later_costs(self, step: int, starts_s: Array, arrival: Arrival) -> tuple[float, ...]:
+        """Predicted error of each step after `step`, which start in `starts_s` seconds each."""
+        num_bytes = arrival.num_bytes + CAUTION * arrival.rate_bps / BITS_PER_BYTE * starts_s
+        num_layers = np.searchsorted(self._ends, num_bytes, "right")
+        if arrival.decode_s > 0:
+            decodable = arrival.num_layers + starts_s / arrival.decode_s
+            num_layers = np.minimum(num_layers, decodable.astype(np.intp))
+        costs = self._costs_SP[np.arange(step + 1, len(self._costs_SP)), num_layers]
+        return tuple(np.maximum(costs, 0).tolist())
+
+    def seconds_until_fit(self, ask: Ask, levels_BC: Array, arrival: Arrival) -> float:
+        """Seconds until enough is decoded to inject; infinite where nothing ahead is enough."""
+        if arrival.rate_bps <= 0:
+            return float("inf")
+        costs_P = self._costs_ahead(ask, levels_BC)
+        first, last = 0, len(costs_P)
+        while first < last:
+            middle = (first + last) // 2
+            if fits(float(costs_P[middle]), ask.gain, ask.later_costs, ask.budget):
+                last = middle
+            else:
+                first = middle + 1
+        if first == len(costs_P):
+            return float("inf")
+        num_bytes = max(0, int(self._ends[first]) - arrival.num_bytes)
+        num_layers = max(1, first + 1 - arrival.num_layers)
+        return num_bytes * BITS_PER_BYTE / arrival.rate_bps + num_layers * arrival.decode_s
+
+    def _costs_ahead(self, ask: Ask, levels_BC: Array) -> Array:
+        """Predicted error of the asked step once the first 1, 2, ... layers are decoded."""
+        block, component, level = self._layers.T
+        missing = (block >= ask.block) & (level > levels_BC[block, component])
+        falls = np.cumsum(np.where(missing, self._gains_SP[ask.step], 0))
+        now = self._model.block_costs(ask.step, levels_BC)[ask.block :].sum()
+        costs: Array = np.maximum(now - falls, 0)
+        return costs

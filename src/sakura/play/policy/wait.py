@@ -1,0 +1,23 @@
+"""`wait`: naive streaming. Every block waits for its state, whatever computing it would take."""
+
+from __future__ import annotations
+
+import math
+
+from sakura.play.plan import Decision
+from sakura.play.policy.base import View
+
+
+class WaitPolicy:
+    """Inject every block, as soon as its state is there; compute only once nothing more comes."""
+
+    name = "wait"
+    is_streaming = True
+
+    def decide(self, view: View) -> Decision:
+        """Inject, or wait as long as bytes can still arrive."""
+        if view.is_complete:
+            return Decision("inject", "the state is there")
+        if view.can_arrive:
+            return Decision("wait", "the state is not there", math.inf)
+        return Decision("compute", "the state will not come")

@@ -1,0 +1,118 @@
+"""Which bytes come next: the chunks of a bundle in order of worth, joined into ranges. Pure.
+
+The order is base layers, then each level of refinements, inside a level by component and block.
+Writers lay the data out like that, so ranges ascend; chunks that are not neighbours in the object
+are never joined.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sakura.format import Head
+from sakura.play.plan import Layer
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One checksummed run of bytes [start, stop) of the object: chunk `index` of a layer."""
+
+    block: int
+    component: int
+    level: int
+    index: int
+    start: int
+    stop: int
+
+    @property
+    def num_bytes(self) -> int:
+        return self.stop - self.start
+
+    @property
+    def layer(self) -> Layer:
+        return self.block, self.component, self.level
+
+
+class FetchList:
+    """The chunks that are still to be asked for.
+
+    Args:
+        head: manifest and data start.
+        levels_BC: what is decoded already; layers up to it are left out.
+    """
+
+    def __init__(self, head: Head, levels_BC: Array) -> None:
+        self.layers: list[Layer] = []
+        self._chunks: list[Chunk] = []
+        self._next = 0
+        self._again: deque[Chunk] = deque()
+        self.num_passed_bytes, self.num_passed_layers = 0, 0
+        sizes = []
+        shards = sorted(head.manifest.shards, key=lambda shard: (shard.component, shard.block))
+        for level in range(head.manifest.num_levels):
+            for shard in shards:
+                if level > levels_BC[shard.block, shard.component]:
+                    start, _ = head.span(shard.layers[level])
+                    key = shard.block, shard.component, level
+                    self.layers.append(key)
+                    self._chunks += _chunks(key, start, shard.layers[level].chunks)
+                    sizes.append(shard.layers[level].num_bytes)
+        self.ends = np.cumsum(sizes, dtype=np.int64)
+        """Bytes to fetch until each of `layers` is there."""
+
+    def take(self, most_bytes: int, is_wanted: Callable[[Chunk], bool]) -> tuple[Chunk, ...]:
+        """The next neighbours, together at most `most_bytes` long, but at least one chunk.
+
+        Chunks that are not wanted are passed over and never offered again. Empty at the end.
+        """
+        taken: list[Chunk] = []
+        num_bytes = 0
+        while (chunk := self._peek()) is not None:
+            wanted = is_wanted(chunk)
+            if wanted and taken:
+                joins = chunk.start == taken[-1].stop
+                if not joins or num_bytes + chunk.num_bytes > most_bytes:
+                    break
+            self._pop()
+            if wanted:
+                taken.append(chunk)
+                num_bytes += chunk.num_bytes
+            else:
+                self.num_passed_bytes += chunk.num_bytes
+                self.num_passed_layers += chunk.index == 0
+        return tuple(taken)
+
+    def put_back(self, chunk: Chunk) -> None:
+        """Offer a chunk again, before all others."""
+        self._again.append(chunk)
+
+    @property
+    def is_empty(self) -> bool:
+        return self._peek() is None
+
+    def _peek(self) -> Chunk | None:
+        if self._again:
+            return self._again[0]
+        return self._chunks[self._next] if self._next < len(self._chunks) else None
+
+    def _pop(self) -> None:
+        if self._again:
+            self._again.popleft()
+        else:
+            self._next += 1
+
+
+def _chunks(layer: Layer, start: int, lengths: Sequence[int]) -> list[Chunk]:
+    chunks = []
+    for index, length in enumerate(lengths):
+        chunks.append(Chunk(*layer, index, start, start + length))
+        start += length
+    return chunks

@@ -1,0 +1,250 @@
+"""One edit as a state machine without I/O: events go in; commands and decisions come out.
+
+It decides which bytes to ask for next and whether a block is injected, computed or waited for. It
+knows no thread, clock, socket or tensor library: the time is an argument, and the same code runs
+under a simulated clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sakura.format import Head
+from sakura.play.deadlines import BlockTimes
+from sakura.play.downloads import Downloads, Limits
+from sakura.play.forecast import Arrival, Ask, Forecast
+from sakura.play.messages import (
+    BlockFinished,
+    ChunkRefused,
+    Command,
+    Decode,
+    Event,
+    FetchFailed,
+    FetchProgress,
+    ShardDecoded,
+    ShardRefused,
+    StepStarted,
+)
+from sakura.play.plan import NOTHING, Decision, ErrorModel, Wait
+from sakura.play.policy import Policy, View
+from sakura.play.ranges import Chunk, FetchList
+from sakura.play.throughput import Throughput
+
+Array = NDArray[Any]
+
+MIN_SHARE = 1e-3
+"""A shard with less than this of its error still ahead is not worth a byte."""
+DECODE_WEIGHT = 0.2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Setting:
+    """What a session starts from.
+
+    Args:
+        head: manifest and data start.
+        model: what injecting costs.
+        policy: who decides.
+        levels_BC: level of each shard that is decoded already, -1 for none.
+        limits: how much to ask for.
+        prior_bps: throughput of an earlier edit.
+    """
+
+    head: Head
+    model: ErrorModel
+    policy: Policy
+    levels_BC: Array
+    limits: Limits = field(default_factory=Limits)
+    prior_bps: float | None = None
+
+
+class Session:
+    """See the module; `times` may be shared between the edits of a device."""
+
+    def __init__(self, setting: Setting, times: BlockTimes) -> None:
+        self._model, self._policy, self._times = setting.model, setting.policy, times
+        self._num_blocks = setting.head.manifest.geometry.num_blocks
+        self.levels = setting.levels_BC.copy()
+        self.throughput = Throughput(setting.prior_bps)
+        self._list = FetchList(setting.head, self.levels)
+        self._forecast = Forecast(self._model, self._list, self.levels)
+        self._downloads = Downloads(self._list, self.throughput, setting.limits)
+        # Share of each shard's error in step s and later; after the last step, none.
+        ahead = np.cumsum(self._model.share_SBC[::-1], 0)[::-1]
+        self._ahead_SBC = np.concatenate([ahead, np.zeros_like(ahead[:1])])
+        self._num_decoded = 0
+        self._decode_s = 0.0
+        self._undecoded: set[Chunk] = set()
+        self._step, self._block, self._is_dropped = 0, 0, False
+        self._spent_before, self._spent_now = 0.0, 0.0
+        self._lost_wait = False
+
+    def start(self, now_s: float) -> list[Command]:
+        """The first fetches."""
+        return [*self._downloads.next_fetches(now_s, self._is_wanted)]
+
+    def handle(self, event: Event, now_s: float) -> list[Command]:
+        """Take an event in; returns what to do now, new fetches included."""
+        commands: list[Command] = []
+        match event:
+            case FetchProgress():
+                commands += self._downloads.on_progress(event, now_s)
+                self._undecoded |= {c.chunk for c in commands if isinstance(c, Decode)}
+            case FetchFailed():
+                commands += self._downloads.on_failure(event, now_s)
+            case ChunkRefused(chunk, _):
+                self._undecoded.discard(chunk)
+                commands += self._downloads.on_damage(event, now_s)
+                self._forget_given_up()
+            case ShardRefused(block, component, reason):
+                commands += self._downloads.give_up(block, component, reason, now_s)
+                self._forget_given_up()
+            case ShardDecoded():
+                self._on_decoded(event)
+            case StepStarted(step):
+                self._spent_before += self._spent_now if step != self._step else 0.0
+                self._step, self._block, self._is_dropped = step, 0, False
+                self._spent_now = 0.0
+            case BlockFinished():
+                self._on_block(event)
+        return [*commands, *self._downloads.next_fetches(now_s, self._is_wanted)]
+
+    def stop(self, reason: str, now_s: float) -> list[Command]:
+        """Fetch nothing more in this edit and drop what is in flight."""
+        return self._downloads.stop(reason, now_s)
+
+    def decide(self, now_s: float, wait_left_s: float | None = None) -> Decision:
+        """What to do with the next block.
+
+        Args:
+            now_s: the present time.
+            wait_left_s: while waiting, the seconds that are left of it.
+        """
+        arrival = self._arrival(now_s)
+        view = self._view(arrival, wait_left_s)
+        decision = self._policy.decide(view)
+        if decision.action != "compute" or view.is_dropped:
+            return decision
+        if wait_left_s is not None:
+            self._lost_wait = True
+            return decision
+        wait = self._wait(view, arrival)
+        return decision if wait is None else self._policy.decide(replace(view, wait=wait))
+
+    def is_complete(self, step: int, block: int) -> bool:
+        """Whether every component that matters in a block at a step is decoded."""
+        matters = self._model.share_SBC[step, block] > 0
+        return bool((self.levels[block][matters] > NOTHING).all())
+
+    @property
+    def spent(self) -> float:
+        """Predicted error of all that was injected so far."""
+        return self._spent_before + self._spent_now
+
+    @property
+    def stop_reason(self) -> str | None:
+        """Why nothing more is fetched, if so."""
+        return self._downloads.stop_reason
+
+    @property
+    def can_arrive(self) -> bool:
+        """Whether anything more can be decoded in this edit."""
+        return bool(self._undecoded) or self._downloads.can_arrive
+
+    def buffer_s(self) -> float:
+        """Seconds of execution ahead of the play head whose base layers are decoded."""
+        seconds, place = 0.0, self._step * self._num_blocks + self._block
+        while place < len(self._model.share_SBC) * self._num_blocks:
+            step, block = divmod(place, self._num_blocks)
+            if not self.is_complete(step, block):
+                break
+            seconds += self._times.expected_s(block, "inject") or 0.0
+            place += 1
+        return seconds
+
+    def _view(self, arrival: Arrival, wait_left_s: float | None) -> View:
+        costs = self._model.block_costs(self._step, self.levels)
+        num_later = len(self._model.share_SBC) - self._step - 1
+        whole_s = self._times.fastest_step_s()
+        starts_s = self._times.fastest_step_s(self._block) + whole_s * np.arange(num_later)
+        return View(
+            step=self._step,
+            block=self._block,
+            num_blocks=self._num_blocks,
+            is_dropped=self._is_dropped,
+            is_complete=self.is_complete(self._step, self._block),
+            can_arrive=self.can_arrive and not self._is_hopeless(),
+            cost=float(costs[self._block :].sum()),
+            later_costs=self._forecast.later_costs(self._step, starts_s, arrival),
+            budget=self._model.budget - self.spent,
+            wait_left_s=wait_left_s,
+        )
+
+    def _is_hopeless(self) -> bool:
+        """Whether a component that this block needs was given up."""
+        missing = np.flatnonzero(self.levels[self._block] == NOTHING)
+        needed = [c for c in missing if self._model.share_SBC[self._step, self._block, c] > 0]
+        return any((self._block, int(c)) in self._downloads.given_up for c in needed)
+
+    def _arrival(self, now_s: float) -> Arrival:
+        rate_bps = self.throughput.estimate_bps(now_s)
+        has_rate = self._downloads.can_arrive and self.throughput.is_measured
+        return Arrival(
+            num_bytes=self._downloads.num_settled_bytes,
+            num_layers=self._num_decoded + self._list.num_passed_layers,
+            rate_bps=rate_bps if has_rate and rate_bps is not None else 0.0,
+            decode_s=self._decode_s,
+        )
+
+    def _wait(self, view: View, arrival: Arrival) -> Wait | None:
+        """What waiting before this block would take; None where it cannot be told."""
+        full_s = self._times.expected_s(view.block, "compute")
+        active_s = self._times.expected_s(view.block, "inject")
+        if full_s is None or active_s is None or self._lost_wait or not view.can_arrive:
+            return None
+        num_left = view.num_blocks - view.block
+        gain = num_left / view.num_blocks
+        ask = Ask(view.step, view.block, gain, view.later_costs, view.budget)
+        arrival_s = self._forecast.seconds_until_fit(ask, self.levels, arrival)
+        return Wait(arrival_s, full_s, active_s, num_left)
+
+    def _on_decoded(self, event: ShardDecoded) -> None:
+        shard = event.block, event.component
+        num_layers = max(0, event.level - int(self.levels[shard]))
+        self.levels[shard] = max(event.level, self.levels[shard])
+        self._undecoded = {
+            chunk
+            for chunk in self._undecoded
+            if (chunk.block, chunk.component) != shard or chunk.level > event.level
+        }
+        self._num_decoded += num_layers
+        if num_layers and event.duration_s > 0:
+            each_s = event.duration_s / num_layers
+            old = self._decode_s or each_s
+            self._decode_s = old + DECODE_WEIGHT * (each_s - old)
+
+    def _on_block(self, event: BlockFinished) -> None:
+        if event.mode == "inject":
+            costs = self._model.block_costs(event.step, self.levels)
+            self._spent_now += float(costs[event.block])
+            self._is_dropped = True
+        self._times.observe(event.block, event.mode, event.duration_s)
+        self._block = event.block + 1
+
+    def _forget_given_up(self) -> None:
+        """Chunks of shards that are given up will not be decoded."""
+        given_up = self._downloads.given_up
+        self._undecoded = {
+            chunk for chunk in self._undecoded if (chunk.block, chunk.component) not in given_up
+        }
+
+    def _is_wanted(self, chunk: Chunk) -> bool:
+        shard = chunk.block, chunk.component
+        if shard in self._downloads.given_up or chunk.level <= self.levels[shard]:
+            return False
+        first = self._step + (chunk.block < self._block)
+        return bool(self._ahead_SBC[first][shard] >= MIN_SHARE)
