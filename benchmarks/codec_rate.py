@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.codec import SakuraCodec, ShardSpec, TilePlan, identity_profile
+from sakura.codec import SakuraCodec, ShardSpec, TilePlan, identity_profile, inverse_channels
 from sakura.codec.plan import scale_at
 
 Array = NDArray[Any]
@@ -112,6 +112,37 @@ def measure_speed(args: argparse.Namespace) -> None:
     print(f"shard, 4 layers to coefficients: {seconds * 1e3:.2f} ms")
 
 
+def measure_bundle(args: argparse.Namespace) -> None:
+    """Print the CPU time to decode all shards of a mini bundle and bring them to channel space."""
+    rng = np.random.default_rng(3)
+    num_blocks, num_steps = 6, 8
+    profile = identity_profile(num_blocks, num_steps, args.heads, args.head_dim)
+    channel = 2 * (1 + np.arange(args.head_dim) / 4) ** -0.75
+    component = 0.3 ** np.arange(num_steps)
+    sigma = np.broadcast_to(component[:, None, None] * channel, profile.sigma.shape)
+    profile = dataclasses.replace(profile, sigma=sigma.astype(np.float32))
+    codec, shards = SakuraCodec(profile), {}
+    for block in range(num_blocks):
+        for c in range(num_steps):
+            spec = ShardSpec(block, c, (args.delta, args.delta), TilePlan.uniform(args.tokens))
+            unit = rng.laplace(size=(2, args.tokens, profile.num_coefs)) / math.sqrt(2)
+            coef = (unit * sigma[block, 0, c].ravel()).astype(np.float32)
+            shards[spec] = codec.encode_shard(spec, coef).layers
+
+    def play(num_layers: int) -> None:
+        for spec, layers in shards.items():
+            inverse_channels(profile, spec.block, decode(codec, spec, layers[:num_layers]))
+
+    num_values = len(shards) * 2 * args.tokens * profile.num_coefs
+    for num_layers in (1, 2, 3, 4):
+        num_bytes = sum(len(d) for layers in shards.values() for d in layers[:num_layers])
+        seconds = best_s(lambda n=num_layers: play(n))
+        print(
+            f"mini bundle, {num_layers} layers, {8 * num_bytes / num_values:.2f} bit/value:"
+            f" {seconds * 1e3:.1f} ms"
+        )
+
+
 def decode(codec: SakuraCodec, spec: ShardSpec, layers: tuple[bytes, ...]) -> Array:
     """All layers of a shard."""
     decoder = codec.decoder(spec)
@@ -141,6 +172,7 @@ def main() -> None:
     for name in SOURCES:
         measure(name, args)
     measure_speed(args)
+    measure_bundle(args)
 
 
 if __name__ == "__main__":

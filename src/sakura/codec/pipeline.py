@@ -141,6 +141,8 @@ class KltShardDecoder:
 
     def coefficients(self) -> Array:
         """Float32 (2, N, H*Dh), a view with the token axis contiguous."""
+        if (self._now.exponent == UNSTARTED).all():
+            return np.zeros(self._plan.shape, np.float32).transpose(0, 2, 1)
         step, shrink = column_scales(self._tables, self._plan, self._now.exponent)
         values = self._kernel.dequantize(self._plan, self._now.index, step, shrink)
         return values.transpose(0, 2, 1)

@@ -17,21 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec.base import MAX_LAYERS, TilePlan
-from sakura.codec.tables import (
-    CLASSES_PER_TRIT,
-    FIRST_THRESHOLD_CLASS,
-    NUM_CLASSES,
-    NUM_CONTEXTS,
-    NUM_EDGE_SYMBOLS,
-    NUM_START_CLASSES,
-    THRESHOLDS,
+from sakura.codec.classes import (
+    LOWEST_CLASS0,
+    MAX_EXTRA,
+    NUM_CLASSES0,
+    class_edges,
+    class_pass,
 )
+from sakura.codec.tables import CLASSES_PER_TRIT, MAX_CLASS0, THRESHOLDS
 from sakura.errors import CodecError
 
 Array = NDArray[Any]
 
-MAX_EXTRA = 4
-"""A column starts at most this many factors of three above its base step: indices fit int16."""
 MAX_LANES = 64
 SYMBOLS_PER_LANE = 2048
 """A layer gets a lane for every so many symbols: an idle lane wastes about 1.5 bytes."""
@@ -70,15 +67,14 @@ class LayerPlan:
 
 @dataclass(frozen=True, eq=False)
 class ShardPlan:
-    """Columns of a shard in coding order: larger class first; then by tile, K before V,
-    coefficient.
+    """Columns of a shard in coding order: by class, tile, K before V, coefficient.
 
     Args:
         num_tokens: N.
         num_coefs: H * Dh.
         class0: int8 (C,), class of each column at the base step, never rising; negative = not in
             the base layer.
-        limit: int16 (C,), largest |index| of the column's start alphabet.
+        limits: largest |index| of each start alphabet.
         step: float64 (C,), base step.
         offset: int32 (C,), place of the column's first value in an array (2, num_coefs, N).
         width: uint8 (C,), tokens of the column's tile.
@@ -87,7 +83,7 @@ class ShardPlan:
     num_tokens: int
     num_coefs: int
     class0: Array
-    limit: Array
+    limits: tuple[int, ...]
     step: Array
     offset: Array
     width: Array
@@ -103,17 +99,20 @@ class ShardPlan:
         return np.minimum(self.class0 // CLASSES_PER_TRIT, MAX_EXTRA).astype(np.int8)
 
     @cached_property
+    def class_counts(self) -> Array:
+        """Columns of each base class, largest class first."""
+        return np.bincount(MAX_CLASS0 - self.class0.astype(np.int64), minlength=NUM_CLASSES0)
+
+    @cached_property
     def values(self) -> Array:
-        """Int64 (2 * num_coefs * N,): place in the index array of every value, column after
-        column."""
+        """Place in the index array of every value, column after column; int64."""
         return value_places(self.offset, self.width)
 
     def layer(self, index: int) -> LayerPlan:
         """Plan of layer `index`, 0 .. MAX_LAYERS - 1."""
         if not 0 <= index < MAX_LAYERS:
             raise CodecError(f"layer {index} does not exist, expected 0..{MAX_LAYERS - 1}")
-        top = max(int(self.first_exponent[0]), 0) if len(self.class0) else 0
-        passes = range(top, -1, -1) if index == 0 else (-index,)
+        passes = range(MAX_EXTRA, -1, -1) if index == 0 else (-index,)
         column, exponent, table, edge = (
             np.concatenate(p) for p in zip(*map(self._pass, passes), strict=True)
         )
@@ -128,66 +127,39 @@ class ShardPlan:
             num_lanes=num_lanes_for(int(width.sum(dtype=np.int64)), int(width.max(initial=0))),
         )
 
-    def edge_at(self, exponent: int, num_columns: int | None = None) -> Array:
-        """|index| of the open edge bin of the first columns at an exponent, int16; 0 where not
-        started."""
-        limit = self.limit[:num_columns]
-        passes = self.first_exponent[:num_columns].astype(np.int64) - exponent
-        scale = _POWERS_OF_THREE[np.maximum(passes, 0)]
-        edge = scale * limit + (scale - 1) // 2 * (NUM_EDGE_SYMBOLS - 2)
-        return np.where(passes < 0, 0, edge).astype(np.int16)
+    def edge_at(self, exponent: int) -> Array:
+        """|index| of each column's open edge bin at an exponent, int16; 0 where not started."""
+        return np.repeat(class_edges(exponent, self.limits), self.class_counts)
 
     def _pass(self, exponent: int) -> tuple[Array, Array, Array, Array]:
-        """Columns that a pass brings to one exponent: those started before, refined, then those
-        that start."""
-        num_before, num_now = (self._num_started(e) for e in (exponent + 1, exponent))
-        class_ = class_at(self.class0[:num_now], exponent)
-        table = NUM_START_CLASSES + (class_ - NUM_START_CLASSES) * NUM_CONTEXTS
-        table[num_before:] = class_[num_before:]
-        column = np.arange(num_now, dtype=np.int32)
-        exponents = np.full(num_now, exponent, np.int8)
-        return column, exponents, table.astype(np.uint8), self.edge_at(exponent + 1, num_now)
-
-    def _num_started(self, exponent: int) -> int:
-        """Columns whose first exponent is at least `exponent`: a prefix of the coding order."""
-        if exponent > MAX_EXTRA:
-            return 0
-        return int(np.count_nonzero(self.first_exponent >= exponent))
+        """Columns that a pass brings to one exponent: a prefix of the coding order."""
+        rows = class_pass(exponent, self.limits)
+        counts = self.class_counts[: len(rows.table)]
+        table, edge = np.repeat(rows.table, counts), np.repeat(rows.edge, counts)
+        column = np.arange(len(table), dtype=np.int32)
+        return column, np.full(len(table), exponent, np.int8), table, edge
 
 
 def value_places(offset: Array, width: Array) -> Array:
-    """Place of every value of runs of `width` values that begin at `offset`, run after run;
-    int64."""
+    """Places of runs of `width` values that begin at `offset`, run after run; int64."""
     widths = width.astype(np.int64)
     before = np.cumsum(widths) - widths
     places: Array = np.repeat(offset - before, widths) + np.arange(widths.sum())
     return places
 
 
-def class_at(class0: Array, exponent: Array | int) -> Array:
-    """Class at step x 3^exponent of columns of base class `class0`, clamped to the last class;
-    int16."""
-    classes: Array = np.minimum(
-        class0.astype(np.int16) - CLASSES_PER_TRIT * exponent, NUM_CLASSES - 1
-    )
-    return classes
-
-
 def num_lanes_for(num_symbols: int, max_width: int) -> int:
-    """Lanes of a stream: the largest power of two with 2048 symbols a lane, 1..64, never above
-    `max_width`."""
+    """Lanes of a stream: a power of two with 2048 symbols a lane, 1..64, at most `max_width`."""
     lanes = 1 << (max(num_symbols // SYMBOLS_PER_LANE, 1).bit_length() - 1)
     return min(lanes, MAX_LANES, max_width)
 
 
 def scale_at(exponent: Array) -> Array:
-    """3^exponent as float64 for exponents of a plan (-3 .. 4); 1 / 3^k below zero, so that it is
-    the same everywhere."""
+    """3^exponent (-3 .. 4) as float64; 1 / 3^k below zero, so that it is the same everywhere."""
     scales: Array = _SCALES[exponent.astype(np.int64) + (MAX_LAYERS - 1)]
     return scales
 
 
-_POWERS_OF_THREE = 3 ** np.arange(MAX_EXTRA + MAX_LAYERS + 1)
 _SCALES = np.array([1 / 27, 1 / 9, 1 / 3, 1.0, 3.0, 9.0, 27.0, 81.0])
 
 
@@ -219,7 +191,7 @@ def plan_shard(
     factors = np.array([gain_factor(g) for g in tiles.gains], np.float64).reshape(num_tiles, 1)
     step = np.array(delta, np.float64) / factors  # (tiles, 2)
     ratio = sigma.astype(np.float64) / step[..., None]  # (tiles, 2, coefs)
-    class0 = np.searchsorted(THRESHOLDS, ratio.ravel(), side="right") + (FIRST_THRESHOLD_CLASS - 1)
+    class0 = np.searchsorted(THRESHOLDS, ratio.ravel(), side="right") + LOWEST_CLASS0
     order = np.argsort(-class0.astype(np.int8), kind="stable")
     place = np.arange(2 * num_coefs, dtype=np.int32) * tiles.num_tokens
     start = np.array(tiles.starts, np.int32).reshape(num_tiles, 1)
@@ -229,7 +201,7 @@ def plan_shard(
         num_tokens=tiles.num_tokens,
         num_coefs=num_coefs,
         class0=class0,
-        limit=limits[class0 % CLASSES_PER_TRIT].astype(np.int16),
+        limits=tuple(limits.tolist()),
         step=step.ravel()[order // num_coefs],
         offset=(start + place).ravel()[order],
         width=np.array(tiles.widths, np.uint8)[tile],

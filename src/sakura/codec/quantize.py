@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.codec.plan import LayerPlan, ShardPlan, class_at, scale_at, value_places
+from sakura.codec.classes import class_at
+from sakura.codec.plan import LayerPlan, ShardPlan, scale_at, value_places
 from sakura.codec.rans import context_of
 from sakura.codec.tables import MAX_INDEX, NUM_EDGE_SYMBOLS, NUM_START_CLASSES, ClassTables
 
@@ -92,7 +93,7 @@ def column_scales(tables: ClassTables, plan: ShardPlan, exponent: Array) -> tupl
     is_started = exponent != UNSTARTED
     place = np.where(is_started, exponent, 0)
     step = np.where(is_started, plan.step * scale_at(place), 0.0).astype(np.float32)
-    class_ = np.maximum(class_at(plan.class0, place), 0)
+    class_ = np.maximum(class_at(plan.class0.astype(np.int16), place), 0)
     return step, tables.shrink_steps[class_]
 
 

@@ -55,7 +55,11 @@ def inverse_channels(profile: CodecProfile, block: int, coef: Array) -> Array:
     _, _, num_heads, head_dim = profile.dims
     num_tokens = coef.shape[1]
     heads = coef.reshape(2, num_tokens, num_heads, head_dim).transpose(0, 2, 1, 3)
-    values = heads @ np.swapaxes(profile.channel_basis[block], -1, -2)  # (2, H, N, D)
+    # Coefficients are sorted by energy: behind the last one that carries data, all are zero.
+    is_live = coef.any(axis=1).reshape(-1, head_dim).any(axis=0)
+    num_live = int(np.flatnonzero(is_live).max(initial=-1)) + 1
+    basis = profile.channel_basis[block][..., :num_live]
+    values = heads[..., :num_live] @ np.swapaxes(basis, -1, -2)  # (2, H, N, D)
     return np.ascontiguousarray(values.transpose(0, 2, 1, 3))
 
 
