@@ -15,7 +15,8 @@ from diffusers.models.embeddings import apply_rotary_emb
 from sakura.models.mini_net import GRID, NUM_TEXT
 
 if TYPE_CHECKING:
-    from sakura.models.mini import MiniAdapter, MiniRun
+    from sakura.models.mini import MiniAdapter
+    from sakura.models.mini_run import MiniRun
 
 
 class MiniRecorder:

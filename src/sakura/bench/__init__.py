@@ -1,0 +1,1 @@
+"""Measures and shows the whole system: demo tasks, device profiles, fidelity, the demo itself."""
