@@ -70,18 +70,27 @@ def draw_layout(rng: np.random.Generator, task: str, vary_mask: bool) -> Layout:
     return Layout(task, placement, mask)
 
 
+def shrink(avatar: np.ndarray, side: int) -> np.ndarray:
+    """Resize a premultiplied avatar to (side, side, 4) uint16.
+
+    Pillow would take RGBA for straight alpha and multiply again; RGBa is its premultiplied mode.
+    """
+    height, width, _ = avatar.shape
+    image = Image.frombytes("RGBa", (width, height), np.ascontiguousarray(avatar).tobytes())
+    small = image.resize((side, side), Image.Resampling.BOX)
+    return np.frombuffer(small.tobytes(), np.uint8).reshape(side, side, 4).astype(np.uint16)
+
+
 def paste(
     avatar: np.ndarray, scene: np.ndarray, placement: tuple[int, int, int, int]
 ) -> np.ndarray:
     """Composite a premultiplied avatar into its placement; returns a new scene."""
     top, left, n, _ = placement
-    small = np.asarray(
-        Image.fromarray(avatar, "RGBA").resize((n * PATCH_PX,) * 2, Image.Resampling.BOX), np.uint16
-    )
+    small = shrink(avatar, n * PATCH_PX)
     y, x = top * PATCH_PX, left * PATCH_PX
     out = scene.copy()
     window = out[y : y + n * PATCH_PX, x : x + n * PATCH_PX]
-    window[:] = small[..., :3] + window * (255 - small[..., 3:]) // 255
+    window[:] = np.minimum(small[..., :3] + window * (255 - small[..., 3:]) // 255, 255)
     return out
 
 
@@ -124,15 +133,13 @@ class PairSource:
 
     def reference(self, avatar: np.ndarray) -> np.ndarray:
         """The user's picture: the avatar before a plain wall, (64, 64, 3) uint8."""
-        small = np.asarray(
-            Image.fromarray(avatar, "RGBA").resize((REFERENCE_PX,) * 2, Image.Resampling.BOX),
-            np.uint16,
-        )
+        small = shrink(avatar, REFERENCE_PX)
         wall = self.rng.uniform(60, 250, 3) + self.rng.uniform(-20, 20, 3) * np.linspace(
             -1, 1, REFERENCE_PX
         ).reshape(-1, 1, 1)
         wall = np.broadcast_to(np.clip(wall, 0, 255), (REFERENCE_PX, REFERENCE_PX, 3))
-        return (small[..., :3] + wall * (255 - small[..., 3:]) / 255).astype(np.uint8)
+        over = small[..., :3] + wall * (255 - small[..., 3:]) / 255
+        return np.minimum(over, 255).astype(np.uint8)
 
     def pairs(self, layout: Layout, quads: list[np.ndarray]) -> Pairs:
         """Build the pairs of one layout from quadruples."""

@@ -198,7 +198,7 @@ class Trainer:
             self.spent_s, last = self.spent_s + now - last, now
             if self.step % 50 == 0:
                 self.report(log[-50:])
-            if self.step % 200 == 0:
+            if self.step % 100 == 0:
                 self.save()
                 self.source.refresh()
         self.save()
