@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sakura.bench.report import HEADERS, METHODS, DemoReport, Row, headline, table_rows
+from sakura.bench.report import HEADERS, METHODS, DemoReport, Row, headline, setting, table_rows
 
 PROMISED = {
     *("task", "method", "latency_s", "startup_s", "stall_s", "num_stalls", "num_bytes"),
@@ -42,7 +42,14 @@ def report() -> DemoReport:
         for task, factor in (("try-on", 1.0), ("face-swap", 3.0))
         for method in METHODS
     ]
-    return DemoReport(tuple(rows), {"num_cpus": 2}, {"name": "t"}, {"rate": 1.0}, {"sakura": "0"})
+    return DemoReport(
+        runs=tuple(rows),
+        machine={"processor": "abacus", "num_cpus": 2},
+        trace={"name": "train-ride", "mean_bps": 2e7, "rtt_s": 0.04},
+        link_scale={"like": "model@phone", "rate": 0.5, "time": 0.01},
+        versions={"sakura": "0"},
+        settings={"repetitions": 3},
+    )
 
 
 def test_json_has_the_promised_fields() -> None:
@@ -74,3 +81,9 @@ def test_the_table_has_a_cell_for_every_header() -> None:
 def test_the_headline_names_both_comparisons() -> None:
     assert "2.00x as fast as on-device" in headline(report())
     assert "4.00x as fast as uncompressed" in headline(report())
+
+
+def test_the_setting_names_network_scale_and_machine() -> None:
+    text = setting(report())
+    for part in ("train-ride", "20.0 Mbit/s", "model@phone", "x 0.5", "of 3", "abacus"):
+        assert part in text

@@ -31,6 +31,7 @@ class Balance(HTMLParser):
 def page() -> str:
     facts = Facts(
         headline="fast & <small>",
+        setting="on a slow link",
         figures=[("2.5x", "as fast")],
         headers=("task", "latency"),
         rows=[("face-swap", "1.0 s")],
@@ -61,6 +62,7 @@ def test_the_page_holds_its_pictures_and_escapes_text() -> None:
         assert b64encode(picture).decode() in text
     assert "fast &amp; &lt;small&gt;" in text
     assert "&lt;script&gt;alert(1)" in text
+    assert "on a slow link" in text
 
 
 def test_the_page_is_light_and_dark() -> None:

@@ -14,12 +14,14 @@ from sakura.bench.machine import machine, versions
 from sakura.bench.methods import Attempt, measure_step_s, median_attempt, run_method
 from sakura.bench.options import DemoOptions, Link, Watch
 from sakura.bench.outputs import report_json, write_pictures
-from sakura.bench.packed import Packed, pack_task
+from sakura.bench.packed import DemoModel, Packed, pack_task
 from sakura.bench.report import METHODS, DemoReport, Row
 from sakura.bench.staging import staged_folder
 from sakura.bench.tasks import load_task
+from sakura.models import load_model
 from sakura.models.base import Adapter
 from sakura.origin.serve import OriginProcess
+from sakura.play.edit import one_thread
 from sakura.store.shaped import ShapedLink
 from sakura.store.trace import load_trace
 
@@ -30,25 +32,25 @@ Attempts = dict[tuple[str, str], list[Attempt]]
 """By task and method, in the order they were made."""
 
 
-def run_demo(options: DemoOptions, watch: Watch, adapter: Adapter | None = None) -> DemoReport:
+def run_demo(options: DemoOptions, watch: Watch, model: DemoModel | None = None) -> DemoReport:
     """Run the demo and write its folder.
 
     Args:
         options: what to run.
         watch: told about progress.
-        adapter: a loaded model; None loads the shipped one.
+        model: a loaded model; None loads the shipped one.
 
     Raises:
         SakuraError: a trace, output or model that cannot be used.
     """
     load_trace(options.trace), phone_step(options.like)  # complain before the work begins
-    with staged_folder(options.out) as folder:
+    # One thread throughout: a second one gains little on models this small, and loses much where
+    # the origin, the link or anything else wants the other core.
+    with staged_folder(options.out) as folder, one_thread():
         watch.stage("load the model", 0.0)
-        if adapter is None:
-            from sakura.models import load_model
-
-            adapter = load_model("mini")
-        packed = pack_all(adapter, options, folder / STORE, watch)
+        model = model or DemoModel(load_model("mini"))
+        adapter = model.adapter
+        packed = pack_all(model, options, folder / STORE, watch)
         watch.stage("measure a step", _PACK_SHARE)
         link = scaled_link(adapter, packed[0], options)
         attempts = run_all(adapter, packed, (options, link), folder / STORE, watch)
@@ -59,7 +61,7 @@ def run_demo(options: DemoOptions, watch: Watch, adapter: Adapter | None = None)
     return report
 
 
-def pack_all(adapter: Adapter, options: DemoOptions, store: Path, watch: Watch) -> list[Packed]:
+def pack_all(model: DemoModel, options: DemoOptions, store: Path, watch: Watch) -> list[Packed]:
     """Pack every task into a new store folder."""
     store.mkdir()
     packed = []
@@ -68,7 +70,7 @@ def pack_all(adapter: Adapter, options: DemoOptions, store: Path, watch: Watch) 
         def progress(text: str, fraction: float, index: int = index) -> None:
             watch.stage(text, _PACK_SHARE * (index + fraction) / len(options.tasks))
 
-        packed.append(pack_task(adapter, load_task(name), store, progress))
+        packed.append(pack_task(model, load_task(name), store, progress))
     return packed
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from sakura.codec import CodecProfile
 from sakura.events import Event
 from sakura.models.base import Adapter, Request, Template
 
@@ -29,12 +30,14 @@ class Job:
         request: its private part.
         urls: by streaming method, where its bundle is.
         floor_db: fidelity to keep against uncompressed state.
+        profile: codec profile of SAKURA's bundle; None for the one that ships.
     """
 
     template: Template
     request: Request
     urls: dict[str, str]
     floor_db: float = 40.0
+    profile: CodecProfile | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,8 @@ def run_method(adapter: Adapter, job: Job, method: str, listener: Listener) -> A
         return Attempt(edit_on_device(adapter, job.template, job.request, listener))
     start_s = time.monotonic()
     bundle = open(job.urls[method])
-    options = PlayerOptions(policy=POLICIES[method], floor_db=job.floor_db)
+    profile = job.profile if method == "sakura" else None
+    options = PlayerOptions(policy=POLICIES[method], floor_db=job.floor_db, profile=profile)
     with Player(adapter, bundle, options, listener=listener) as player:
         result = player.edit(job.request.reference, seed=job.request.seed)
         open_s = time.monotonic() - start_s - result.report.latency_s

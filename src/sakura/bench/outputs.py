@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sakura.bench.methods import Attempt, median_attempt
 from sakura.bench.packed import Packed
-from sakura.bench.report import HEADERS, METHODS, DemoReport, headline, table_rows
+from sakura.bench.report import HEADERS, METHODS, DemoReport, headline, setting, table_rows
 from sakura.images import encode, load_rgb
 from sakura.viz.compare import Panel, difference, make_sheet, show_mask
 from sakura.viz.page import METHOD_NAMES, Facts, Section, make_page
@@ -79,7 +79,7 @@ def _facts(report: DemoReport) -> Facts:
         "Settings": report.settings,
         "Versions": report.versions,
     }
-    return Facts(headline(report), figures, HEADERS, table_rows(report), details)
+    return Facts(headline(report), setting(report), figures, HEADERS, table_rows(report), details)
 
 
 def report_json(report: DemoReport) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from sakura.units import format_bytes, format_duration
+from sakura.units import format_bytes, format_duration, format_rate
 
 METHODS = ("on-device", "uncompressed", "sakura")
 
@@ -125,4 +125,16 @@ def headline(report: DemoReport) -> str:
         f"{report.speedup('uncompressed'):.2f}x as fast as uncompressed streaming, with "
         f"bundles {report.compression:.1f}x smaller than the state, at "
         f"{report.mean('sakura', 'psnr_vs_full_db'):.1f} dB against full compute."
+    )
+
+
+def setting(report: DemoReport) -> str:
+    """Under which conditions the figures hold: network, scale, machine."""
+    trace, scale, machine = report.trace, report.link_scale, report.machine
+    return (
+        f"Network {trace['name']} ({format_rate(trace['mean_bps'])} on average, "
+        f"{format_duration(trace['rtt_s'])} round trip), scaled like {scale['like']}: "
+        f"rate x {scale['rate']:.3g}, time x {scale['time']:.3g}. "
+        f"Median of {report.settings['repetitions']} on {machine['processor']}, "
+        f"{machine['num_cpus']} processors."
     )

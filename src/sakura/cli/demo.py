@@ -51,7 +51,7 @@ def command(
     """
     require_extras()
     from sakura.bench.demo import run_demo
-    from sakura.bench.report import HEADERS, headline, table_rows
+    from sakura.bench.report import HEADERS, headline, setting, table_rows
 
     options = DemoOptions(out, trace, rtt_ms, like, repetitions, floor_db)
     with Live(quiet=as_json) as live:
@@ -62,6 +62,7 @@ def command(
     click.echo(table(HEADERS, table_rows(report), num_left=2))
     click.echo()
     click.echo(headline(report))
+    click.echo(setting(report))
     note(f"see {out / 'index.html'}")
 
 

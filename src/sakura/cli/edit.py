@@ -117,8 +117,9 @@ def edit(adapter: Adapter, wanted: Wanted, fallback: Fallback, live: Live) -> Ed
         bundle = open(wanted.bundle)
     except StoreError as error:
         if not fallback.is_complete:
-            hint = "give --template, --template-mask and --task to edit without it"
-            raise StoreError(str(error), hint=error.hint or hint) from error
+            hint = "give --template, --template-mask and --task to edit without the bundle"
+            hints = filter(None, (error.hint, hint))
+            raise StoreError(str(error), hint="; or ".join(hints)) from error
         note(f"warning: {error}; editing on the device alone")
         return edit_without_bundle(adapter, wanted, fallback, live)
     from sakura.images import load_mask, load_rgb

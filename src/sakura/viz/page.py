@@ -42,12 +42,14 @@ class Facts:
 
     Attributes:
         headline: one sentence.
+        setting: under which conditions it holds.
         figures: (number, what it is) cards.
         headers, rows: the table of runs.
         details: title of each group of settings, with its names and values.
     """
 
     headline: str
+    setting: str
     figures: Sequence[tuple[str, str]]
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -58,7 +60,8 @@ def make_page(facts: Facts, sections: Sequence[Section]) -> str:
     """The HTML document."""
     body = "\n".join(
         (
-            f"<header><h1>SAKURA demo</h1><p>{escape(facts.headline)}</p></header>",
+            f"<header><h1>SAKURA demo</h1><p>{escape(facts.headline)}</p>"
+            f"<p class='note'>{escape(facts.setting)}</p></header>",
             _cards(facts.figures),
             *(_section(section) for section in sections),
             "<section><h2>All runs</h2>" + _table(facts.headers, facts.rows) + _NOTES,

@@ -68,7 +68,8 @@ def timeline_png(events: Sequence[Event], title: str = "") -> bytes:
     draw_bars(network, fetches)
     for fault_s in lanes.fault_times(events):
         network.axvline(fault_s, color=STALL, lw=1.2)
-    draw_bars(decode, lanes.decode_bars(events))
+    layers = lanes.decode_bars(events)
+    draw_bars(decode, layers)
     blocks, stalls = lanes.block_bars(events), lanes.stall_bars(events)
     draw_bars(execute, [*blocks, *stalls])
     mark_steps(execute, lanes.step_starts(events))
@@ -79,11 +80,11 @@ def timeline_png(events: Sequence[Event], title: str = "") -> bytes:
     draw_curve(buffer, lanes.curve(events, "buffer", "buffer_s", 1e3), duration_s, "#0f766e")
     for axis in axes:
         for stall in stalls:
-            axis.axvspan(stall.start_s, stall.end_s, color=STALL, alpha=0.10, lw=0)
+            axis.axvspan(stall.start_s, stall.end_s, color=STALL, alpha=0.08, lw=0, zorder=0)
     axes[-1].set_xlim(0, duration_s * 1.01)
     axes[-1].set_xlabel("seconds since the edit began", color=INK)
     figure.suptitle(title or _title(events), x=0.11, ha="left", fontsize=11, color=INK)
-    add_legend(figure, [*fetches, *blocks, *stalls])
+    add_legend(figure, [*fetches, *layers, *blocks, *stalls])
     buffer_file = io.BytesIO()
     figure.savefig(buffer_file, format="png", dpi=_DPI, metadata={"Software": None})
     return buffer_file.getvalue()
@@ -182,8 +183,12 @@ def add_legend(figure: Any, bars: Sequence[Bar]) -> None:
         patches.append(Patch(color=FAILED, label="fetch, cut short"))
     if "compute" in kinds:
         patches.append(Patch(color=COMPUTE, label="all tokens computed"))
-    if "inject" in kinds:
-        patches += [Patch(color=LEVELS[i], label=f"injected, level {i}") for i in range(4)]
+    levels = {round(bar.level or 0) for bar in bars if bar.kind in ("inject", "decode")}
+    patches += [
+        Patch(color=color, label=f"level {index}")
+        for index, color in enumerate(LEVELS)
+        if index in levels
+    ]
     if "stall" in kinds:
         patches.append(Patch(color=STALL, label="stall"))
     figure.legend(
