@@ -18,6 +18,7 @@ from sakura.play.messages import (
     FetchFailed,
     FetchProgress,
 )
+from sakura.play.plan import Layer
 from sakura.play.ranges import Chunk, FetchList
 from sakura.play.throughput import Throughput
 from sakura.units import BITS_PER_BYTE, KIB
@@ -151,6 +152,22 @@ class Downloads:
     def num_settled_bytes(self) -> int:
         """Bytes of the list that came or were passed over."""
         return self._num_received_bytes + self._list.num_passed_bytes
+
+    def bytes_until(self, layer: Layer) -> float:
+        """Bytes that the link will carry until a layer is there; infinite if it will not be.
+
+        Fetches in flight share the link evenly.
+        """
+        left = [f.fetch.stop - f.fetch.start - f.num_bytes for f in self._in_flight.values()]
+        for flight in self._in_flight.values():
+            stops = [chunk.stop for chunk in flight.fetch.chunks if chunk.layer == layer]
+            if stops:
+                own = stops[-1] - flight.fetch.start - flight.num_bytes
+                return float(sum(min(own, other) for other in left)) if own > 0 else 0.0
+        ahead = self._list.bytes_until(layer)
+        if ahead is None:
+            return 0.0
+        return float(sum(left) + ahead) if self.stop_reason is None else math.inf
 
     def _num_places(self, now_s: float) -> int:
         """Ranges in flight: enough to carry 1.5 times what a round trip holds.

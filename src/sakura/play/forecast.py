@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.play.plan import ErrorModel, fits
+from sakura.play.plan import ErrorModel, Layer, fits
 from sakura.play.ranges import FetchList
 from sakura.units import BITS_PER_BYTE
 
@@ -80,10 +80,11 @@ class Forecast:
         costs = self._costs_SP[np.arange(step + 1, len(self._costs_SP)), num_layers]
         return tuple(np.maximum(costs, 0).tolist())
 
-    def seconds_until_fit(self, ask: Ask, levels_BC: Array, arrival: Arrival) -> float:
-        """Seconds until enough is decoded to inject; infinite where nothing ahead is enough."""
-        if arrival.rate_bps <= 0:
-            return float("inf")
+    def missing_layers(self, ask: Ask, levels_BC: Array) -> list[Layer]:
+        """Layers that must be decoded before injecting fits, in the order they come.
+
+        Empty where nothing ahead is enough.
+        """
         costs_P = self._costs_ahead(ask, levels_BC)
         first, last = 0, len(costs_P)
         while first < last:
@@ -93,10 +94,13 @@ class Forecast:
             else:
                 first = middle + 1
         if first == len(costs_P):
-            return float("inf")
-        num_bytes = max(0, int(self._ends[first]) - arrival.num_bytes)
-        num_layers = max(1, first + 1 - arrival.num_layers)
-        return num_bytes * BITS_PER_BYTE / arrival.rate_bps + num_layers * arrival.decode_s
+            return []
+        rows = self._layers[: first + 1].tolist()
+        return [
+            (block, component, level)
+            for block, component, level in rows
+            if block >= ask.block and level > levels_BC[block, component]
+        ]
 
     def _costs_ahead(self, ask: Ask, levels_BC: Array) -> Array:
         """Predicted error of the asked step once the first 1, 2, ... layers are decoded."""
@@ -105,4 +109,16 @@ class Forecast:
         falls = np.cumsum(np.where(missing, self._gains_SP[ask.step], 0))
         now = self._model.block_costs(ask.step, levels_BC)[ask.block :].sum()
         costs: Array = np.maximum(now - falls, 0)
+        costs[: self._first_state(ask, levels_BC)] = np.inf
         return costs
+
+    def _first_state(self, ask: Ask, levels_BC: Array) -> int:
+        """Layers to skip until something of every asked block is decoded."""
+        block, component, _ = self._layers.T
+        helps = self._model.share_SBC[ask.step, block, component] > 0
+        has_state = self._model.has_state(ask.step, levels_BC)
+        first = 0
+        for bare in np.flatnonzero(~has_state[ask.block :]) + ask.block:
+            found = np.flatnonzero((block == bare) & helps)
+            first = max(first, int(found[0]) if len(found) else len(block))
+        return first

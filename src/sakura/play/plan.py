@@ -60,6 +60,11 @@ class ErrorModel:
         costs: Array = (self.share_SBC[step] * distortion).sum(-1)
         return costs
 
+    def has_state(self, step: int, levels_BC: Array) -> Array:
+        """Whether anything at all of a block's state at a step is decoded, (B,)."""
+        has: Array = ((self.share_SBC[step] > 0) & (levels_BC > NOTHING)).any(-1)
+        return has
+
     def gains(self, layers: Sequence[Layer]) -> Array:
         """Predicted error (S, len(layers)) that each layer takes away, given those before it."""
         block, component, level = np.array(layers, np.intp).reshape(-1, 3).T
@@ -141,7 +146,7 @@ class Wait:
         """What computing all tokens costs more, in the blocks that would run until the arrival."""
         if not (self.full_s > 0 and math.isfinite(self.arrival_s)):
             return 0.0
-        num_lost = min(self.num_blocks, math.ceil(self.arrival_s / self.full_s))
+        num_lost = min(self.num_blocks, max(1, math.ceil(self.arrival_s / self.full_s)))
         return num_lost * (self.full_s - self.active_s)
 
     @property

@@ -206,6 +206,7 @@ class Player:
             manifest.num_components,
             lambda keys: self._model.rotate_keys(keys, tokens) if is_unrotated else keys,
         )
+        store.skip_empty(manifest.shards)
         decoder = Decoder(manifest, self._codec, profile, store)
         return Workers(Fetcher(bundle.reader, bundle.info.etag), decoder, store)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -93,6 +94,17 @@ class FetchList:
     def put_back(self, chunk: Chunk) -> None:
         """Offer a chunk again, before all others."""
         self._again.append(chunk)
+
+    def bytes_until(self, layer: Layer) -> int | None:
+        """Bytes still to be taken until a layer is; None if it was taken already."""
+        num_bytes, found = 0, None
+        for chunk in chain(self._again, islice(self._chunks, self._next, None)):
+            num_bytes += chunk.num_bytes
+            if chunk.layer == layer:
+                found = num_bytes
+            elif found is not None:
+                break
+        return found
 
     @property
     def is_empty(self) -> bool:

@@ -29,10 +29,11 @@ from sakura.play.messages import (
     ShardRefused,
     StepStarted,
 )
-from sakura.play.plan import NOTHING, Decision, ErrorModel, Wait
+from sakura.play.plan import NOTHING, Decision, ErrorModel, Layer, Wait
 from sakura.play.policy import Policy, View
 from sakura.play.ranges import Chunk, FetchList
 from sakura.play.throughput import Throughput
+from sakura.units import BITS_PER_BYTE
 
 Array = NDArray[Any]
 
@@ -78,7 +79,13 @@ class Session:
         self._ahead_SBC = np.concatenate([ahead, np.zeros_like(ahead[:1])])
         self._num_decoded = 0
         self._decode_s = 0.0
-        self._undecoded: set[Chunk] = set()
+        # Chunks of each layer that are with the decoder, and how many it needs.
+        self._undecoded: dict[Layer, set[int]] = {}
+        self._num_chunks = {
+            (shard.block, shard.component, level): len(layer.chunks)
+            for shard in setting.head.manifest.shards
+            for level, layer in enumerate(shard.layers)
+        }
         self._step, self._block, self._is_dropped = 0, 0, False
         self._spent_before, self._spent_now = 0.0, 0.0
         self._lost_wait = False
@@ -93,16 +100,17 @@ class Session:
         match event:
             case FetchProgress():
                 commands += self._downloads.on_progress(event, now_s)
-                self._undecoded |= {c.chunk for c in commands if isinstance(c, Decode)}
+                for command in commands:
+                    if isinstance(command, Decode):
+                        chunk = command.chunk
+                        self._undecoded.setdefault(chunk.layer, set()).add(chunk.index)
             case FetchFailed():
                 commands += self._downloads.on_failure(event, now_s)
             case ChunkRefused(chunk, _):
-                self._undecoded.discard(chunk)
+                self._undecoded.get(chunk.layer, set()).discard(chunk.index)
                 commands += self._downloads.on_damage(event, now_s)
-                self._forget_given_up()
             case ShardRefused(block, component, reason):
                 commands += self._downloads.give_up(block, component, reason, now_s)
-                self._forget_given_up()
             case ShardDecoded():
                 self._on_decoded(event)
             case StepStarted(step):
@@ -153,7 +161,10 @@ class Session:
     @property
     def can_arrive(self) -> bool:
         """Whether anything more can be decoded in this edit."""
-        return bool(self._undecoded) or self._downloads.can_arrive
+        if self._downloads.can_arrive:
+            return True
+        next_layers = ((b, c, int(self.levels[b, c]) + 1) for b, c, _ in self._undecoded)
+        return any(self._is_whole(layer) for layer in next_layers)
 
     def buffer_s(self) -> float:
         """Seconds of execution ahead of the play head whose base layers are decoded."""
@@ -176,6 +187,7 @@ class Session:
             block=self._block,
             num_blocks=self._num_blocks,
             is_dropped=self._is_dropped,
+            has_state=bool(self._model.has_state(self._step, self.levels)[self._block :].all()),
             is_complete=self.is_complete(self._step, self._block),
             can_arrive=self.can_arrive and not self._is_hopeless(),
             cost=float(costs[self._block :].sum()),
@@ -207,20 +219,27 @@ class Session:
         if full_s is None or active_s is None or self._lost_wait or not view.can_arrive:
             return None
         num_left = view.num_blocks - view.block
-        gain = num_left / view.num_blocks
-        ask = Ask(view.step, view.block, gain, view.later_costs, view.budget)
-        arrival_s = self._forecast.seconds_until_fit(ask, self.levels, arrival)
+        ask = Ask(
+            step=view.step,
+            block=view.block,
+            gain=num_left / view.num_blocks,
+            later_costs=view.later_costs,
+            budget=view.budget,
+        )
+        missing = self._forecast.missing_layers(ask, self.levels)
+        if not missing or arrival.rate_bps <= 0:
+            return None
+        num_bytes = max(self._downloads.bytes_until(layer) for layer in missing)
+        arrival_s = num_bytes * BITS_PER_BYTE / arrival.rate_bps + len(missing) * self._decode_s
         return Wait(arrival_s, full_s, active_s, num_left)
 
     def _on_decoded(self, event: ShardDecoded) -> None:
         shard = event.block, event.component
         num_layers = max(0, event.level - int(self.levels[shard]))
         self.levels[shard] = max(event.level, self.levels[shard])
-        self._undecoded = {
-            chunk
-            for chunk in self._undecoded
-            if (chunk.block, chunk.component) != shard or chunk.level > event.level
-        }
+        for layer in [layer for layer in self._undecoded if layer[:2] == shard]:
+            if layer[2] <= event.level:
+                del self._undecoded[layer]
         self._num_decoded += num_layers
         if num_layers and event.duration_s > 0:
             each_s = event.duration_s / num_layers
@@ -235,12 +254,11 @@ class Session:
         self._times.observe(event.block, event.mode, event.duration_s)
         self._block = event.block + 1
 
-    def _forget_given_up(self) -> None:
-        """Chunks of shards that are given up will not be decoded."""
-        given_up = self._downloads.given_up
-        self._undecoded = {
-            chunk for chunk in self._undecoded if (chunk.block, chunk.component) not in given_up
-        }
+    def _is_whole(self, layer: Layer) -> bool:
+        """Whether the decoder has all of a layer, and may still decode it."""
+        if layer[:2] in self._downloads.given_up or layer not in self._undecoded:
+            return False
+        return len(self._undecoded[layer]) == self._num_chunks[layer]
 
     def _is_wanted(self, chunk: Chunk) -> bool:
         shard = chunk.block, chunk.component

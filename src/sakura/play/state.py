@@ -6,7 +6,7 @@ weighted sum. Components are replaced whole: a reader sees the old one or the ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from sakura.codec import CodecProfile
+from sakura.format import Shard
 from sakura.models.base import BlockState
 
 Array = NDArray[Any]
@@ -49,6 +50,13 @@ class StateStore:
             for block in range(num_blocks)
         ]
         self._out = torch.empty(self.shape)
+
+    def skip_empty(self, shards: Iterable[Shard]) -> None:
+        """Shards whose first layers have no bytes stand at that level already: all is zero."""
+        for shard in shards:
+            lengths = [layer.num_bytes for layer in shard.layers]
+            num_empty = next((n for n, length in enumerate(lengths) if length), len(lengths))
+            self.levels[shard.block, shard.component] = num_empty - 1
 
     def publish(self, block: int, component: int, values_2NHD: Array, level: int) -> None:
         """Replace a component by its values (2, N, H, Dh) at a level; keys are before RoPE."""

@@ -17,6 +17,7 @@ class View:
         block: the block to execute next.
         num_blocks: blocks of a step.
         is_dropped: an earlier block of this step was injected, so cached tokens are gone.
+        has_state: something of this block and of each later one of the step is decoded.
         is_complete: all that this block needs is decoded at least at its base layer.
         can_arrive: bytes are still on their way.
         cost: predicted error of injecting this step from this block on, with what is decoded.
@@ -30,6 +31,7 @@ class View:
     block: int
     num_blocks: int
     is_dropped: bool
+    has_state: bool
     is_complete: bool
     can_arrive: bool
     cost: float

@@ -17,7 +17,7 @@ class SakuraPolicy:
         if view.is_dropped:
             return Decision("inject", "this step is injected already")
         gain = (view.num_blocks - view.block) / view.num_blocks
-        if fits(view.cost, gain, view.later_costs, view.budget):
+        if view.has_state and fits(view.cost, gain, view.later_costs, view.budget):
             return Decision("inject", f"error {view.cost:.1e} fits in {view.budget:.1e}")
         if view.wait_left_s is not None:
             if view.wait_left_s > 0 and view.can_arrive:

@@ -1,0 +1,168 @@
+"""The decode thread: order, damage, and what it does with bytes the codec refuses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from sakura.codec import create_codec, inverse_channels
+from sakura.format import Head, parse_head
+from sakura.format.shard import digest
+from sakura.play.decode import Decoder, Key
+from sakura.play.ranges import Chunk, FetchList
+from sakura.play.state import StateStore
+from tests.play import bundles
+
+NUM_SHARDS = 48
+
+
+def head() -> Head:
+    found = parse_head(bundles.compressed().data, len(bundles.compressed().data))
+    assert isinstance(found, Head)
+    return found
+
+
+@dataclass(eq=False)
+class Sink:
+    """Collects what it is told; `heard` is released once for each message."""
+
+    levels: dict[Key, list[int]] = field(default_factory=dict)
+    damaged: list[Chunk] = field(default_factory=list)
+    refused: list[Key] = field(default_factory=list)
+    heard: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+
+    def now(self) -> float:
+        return 0.0
+
+    def decoded(self, shard: Key, level: int, start_s: float) -> None:
+        self.levels.setdefault(shard, []).append(level)
+        self.heard.release()
+
+    def chunk_refused(self, chunk: Chunk, reason: str) -> None:
+        self.damaged.append(chunk)
+        self.heard.release()
+
+    def shard_refused(self, shard: Key, reason: str) -> None:
+        self.refused.append(shard)
+        self.heard.release()
+
+    def wait(self, num_messages: int = 1) -> None:
+        for _ in range(num_messages):
+            assert self.heard.acquire(timeout=60)
+
+
+@contextmanager
+def decoding() -> Iterator[tuple[Decoder, StateStore]]:
+    manifest, profile = head().manifest, bundles.compressed().profile
+    store = StateStore(profile, len(bundles.token_order()), 8, lambda keys: keys)
+    decoder = Decoder(manifest, create_codec(manifest.codec.id, profile), profile, store)
+    decoder.start()
+    try:
+        yield decoder, store
+    finally:
+        decoder.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "sakura-decode"]
+
+
+def chunks_of(key: Key) -> list[Chunk]:
+    fetch_list = FetchList(head(), np.full((6, 8), -1))
+    every = fetch_list.take(1 << 40, lambda chunk: (chunk.block, chunk.component) == key)
+    while more := fetch_list.take(1 << 40, lambda chunk: (chunk.block, chunk.component) == key):
+        every += more
+    return list(every)
+
+
+def data_of(chunk: Chunk) -> bytes:
+    return bundles.compressed().data[chunk.start : chunk.stop]
+
+
+def test_levels_come_one_after_the_other_and_come_closer() -> None:
+    sink, errors = Sink(), []
+    profile, (block, component) = bundles.compressed().profile, (2, 0)
+    from sakura.codec import forward
+
+    exact = forward(profile, block, bundles.captured_state()[block])[component]
+    exact = inverse_channels(profile, block, exact)
+    with decoding() as (decoder, store):
+        for chunk in chunks_of((block, component)):
+            decoder.submit(sink, chunk, data_of(chunk))
+            sink.wait()
+            mean = store._means[block, component][:, None]
+            now = store._parts[block][component].numpy() - mean
+            errors.append(float(np.square(now - exact).mean()))
+    assert sink.levels == {(block, component): [0, 1, 2, 3]}
+    assert errors == sorted(errors, reverse=True)
+    assert errors[3] < errors[0] / 100
+
+
+def test_an_upper_layer_waits_for_those_below() -> None:
+    sink = Sink()
+    base, first, *_ = chunks_of((0, 1))
+    with decoding() as (decoder, store):
+        decoder.submit(sink, first, data_of(first))
+        other = chunks_of((1, 1))[0]
+        decoder.submit(sink, other, data_of(other))
+        sink.wait()
+        assert store.levels[0, 1] == -1
+        decoder.submit(sink, base, data_of(base))
+        sink.wait()
+        assert store.levels[0, 1] == 1
+    assert sink.levels == {(1, 1): [0], (0, 1): [1]}
+
+
+def test_damage_is_refused_before_it_is_decoded() -> None:
+    sink = Sink()
+    base = chunks_of((0, 0))[0]
+    with decoding() as (decoder, store):
+        decoder.submit(sink, base, bytes([data_of(base)[0] ^ 1]) + data_of(base)[1:])
+        decoder.submit(sink, base, data_of(base)[:-1])
+        sink.wait(2)
+        assert (sink.damaged, store.levels.max()) == ([base, base], -1)
+        decoder.submit(sink, base, data_of(base))
+        sink.wait()
+    assert sink.levels == {(0, 0): [0]}
+
+
+def test_verified_bytes_that_the_codec_refuses_end_the_shard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A hostile packager can give rubbish a good digest."""
+    monkeypatch.setattr("sakura.play.decode.verify_chunk", lambda *_: None)
+    sink = Sink()
+    base, first, *_ = chunks_of((0, 0))
+    with decoding() as (decoder, store):
+        decoder.submit(sink, base, data_of(base))
+        sink.wait()
+        decoder.submit(sink, first, digest(b"rubbish") * (first.num_bytes // 16))
+        sink.wait()
+        decoder.submit(sink, first, data_of(first))
+        sink.wait()
+        assert store.levels[0, 0] == 0
+    assert (sink.levels, sink.refused) == ({(0, 0): [0]}, [(0, 0), (0, 0)])
+
+
+def test_what_was_decoded_before_is_reported_again() -> None:
+    """An edit that begins while another's last chunk is decoded may fetch that chunk again."""
+    old, new = Sink(), Sink()
+    base = chunks_of((0, 0))[0]
+    with decoding() as (decoder, _):
+        decoder.submit(old, base, data_of(base))
+        old.wait()
+        decoder.submit(new, base, data_of(base))
+        new.wait()
+    assert old.levels == new.levels == {(0, 0): [0]}
+
+
+def test_dropped_chunks_are_not_decoded() -> None:
+    sink = Sink()
+    with decoding() as (decoder, store):
+        decoder.drop()
+        last = chunks_of((5, 7))[0]
+        decoder.submit(sink, last, data_of(last))
+        sink.wait()
+        assert np.argwhere(store.levels > -1).tolist() == [[5, 7]]
