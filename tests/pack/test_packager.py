@@ -120,8 +120,8 @@ def test_a_player_decodes_the_state_within_the_predicted_error(
     state = captured.state[:, :, :, rows]
     codec = create_codec(manifest.codec.id, profile)
     weight = profile.step_weight.astype(float) / profile.step_weight.sum()
-    errors, predicted = np.zeros(manifest.num_levels), np.zeros(manifest.num_levels)
-    for shard in manifest.shards:
+    errors = np.zeros((manifest.num_levels, len(manifest.shards)))
+    for index, shard in enumerate(manifest.shards):
         tiles = TilePlan(manifest.tiles.widths, manifest.tiles.gains[shard.block])
         decoder = codec.decoder(ShardSpec(shard.block, shard.component, shard.delta, tiles))
         coef = forward(profile, shard.block, state[shard.block])[shard.component]
@@ -132,17 +132,21 @@ def test_a_player_decodes_the_state_within_the_predicted_error(
             decoder.feed_layer(level, expected[start:end], complete=True)
             squares = np.square(decoder.coefficients() - coef).mean(2) * precision
             worth = profile.sensitivity[shard.block] * share
-            errors[level] += float(worth @ squares.mean(1))
-            predicted[level] += layer.distortion
-    np.testing.assert_allclose(predicted / errors, predicted[1] / errors[1], rtol=0.01)
+            errors[level, index] = float(worth @ squares.mean(1))
     measured = 10 ** (-np.array(manifest.predicted.levels) / 10)
-    assert predicted[1] == pytest.approx(measured[1], rel=0.01)
+    for level, error in enumerate(errors):
+        model = error * measured[level] / error.sum()
+        for shard, value in zip(manifest.shards, model, strict=True):
+            found = shard.layers[level].distortion
+            below = shard.layers[level - 1].distortion if level else shard.energy
+            assert found == pytest.approx(min(value, below), rel=0.01)
 
 
 def test_levels_rise_to_the_target(expected: bytes) -> None:
     levels = head_of(expected).manifest.predicted.levels
     assert list(levels) == sorted(levels) and len(levels) == 4
-    assert 41.0 <= levels[1] < 43.0
+    assert levels[2] >= 41 and levels[3] >= 50
+    assert levels[2] < 43 or levels[3] < 53  # one of the two targets is only just met
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,7 @@ def test_finished_parts_are_not_made_again(
     monkeypatch.undo()
     monkeypatch.setattr(packager, "capture", None)
     monkeypatch.setattr(packager, "_encode", None)
-    monkeypatch.setattr(packager, "measure_levels", None)
+    monkeypatch.setattr(packager, "decoded_levels", None)
     assert pack(ToyAdapter(), toy_template(), out, options).num_reused == 4 + 6
 
 

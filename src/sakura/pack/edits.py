@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.grid import TokenMask
-from sakura.models.base import Adapter, BlockState, Request, Template, full_compute
+from sakura.models.base import Adapter, BlockState, Request, Run, Template, full_compute
 
 Array = NDArray[Any]
 
@@ -43,6 +43,13 @@ def edit_injected(
     adapter: Adapter, template: Template, request: Request, injection: Injection
 ) -> Array:
     """The edit with only active tokens computed, (H, W, 3) uint8."""
+    return run_injected(adapter, template, request, injection).image()
+
+
+def run_injected(
+    adapter: Adapter, template: Template, request: Request, injection: Injection
+) -> Run:
+    """A run that is through, with only active tokens computed."""
     run = adapter.prepare(template, request, injection.tokens)
     for step in range(adapter.schedule.num_steps):
         run.begin_step(step, active_only=True)
@@ -50,7 +57,7 @@ def edit_injected(
             keys, values = injection.state[block, :, step]
             run.run_block(block, BlockState(keys=keys, values=values))
         run.end_step()
-    return run.image()
+    return run
 
 
 def mse_inside(a: Array, b: Array, mask: TokenMask) -> float:

@@ -17,7 +17,7 @@ from sakura.codec import TilePlan
 
 Array = NDArray[Any]
 
-TILE_TOKENS = 32
+TILE_TOKENS = 64
 LOWEST, HIGHEST = 1 / 3, 3.0
 """Bounds of a weight: one capture's attention says little about a token that it hardly saw."""
 GAINS_PER_OCTAVE = 4

@@ -45,11 +45,6 @@ class Job:
         """Uncompressed state has no refinements."""
         return 1 if self.options.is_raw else self.options.num_levels
 
-    @property
-    def target_level(self) -> int:
-        """The level whose PSNR is tuned, or at least measured, to correct the error model."""
-        return 0 if self.options.is_raw else self.options.target_level
-
     def neutral(self) -> Array:
         """The reference of the capture."""
         return neutral_reference(self.options.neutral, self.template)

@@ -57,31 +57,38 @@ class Ladder:
         return ShardSpec(block, component, (delta_k, delta_v), self.importance.tiles(block))
 
     def shard_data(
-        self, place: tuple[int, int], encoded: EncodedShard, correction: float
+        self, place: tuple[int, int], encoded: EncodedShard, corrections: Array
     ) -> ShardData:
         """A shard with its predicted contributions to the edit's MSE.
 
         Args:
             place: block and component.
             encoded: its layers.
-            correction: measured over predicted MSE of this template's edits.
+            corrections: measured over predicted MSE of this template's edits, with nothing decoded
+                and at each level. A level is never said to be worse than those below it.
         """
         block, component = place
-        worth = correction * self.worth[block, :, component]
-        layers = zip(encoded.layers, encoded.stats, strict=True)
+        errors = np.minimum.accumulate(corrections * self._errors(place, encoded))
         return ShardData(
             block=block,
             component=component,
             delta=self.spec(block, component).delta,
-            energy=float(worth @ encoded.weighted_energy),
-            layers=tuple(LayerData(data, float(worth @ s.weighted)) for data, s in layers),
+            energy=float(errors[0]),
+            layers=tuple(
+                LayerData(data, float(error))
+                for data, error in zip(encoded.layers, errors[1:], strict=True)
+            ),
         )
 
-    def predicted_mse(self, shards: dict[tuple[int, int], EncodedShard], level: int) -> float:
-        """The edit's MSE at a level by the error model, not corrected."""
-        return sum(
-            float(self.worth[b, :, c] @ shards[b, c].stats[level].weighted) for b, c in shards
-        )
+    def predicted_errors(self, shards: dict[tuple[int, int], EncodedShard]) -> Array:
+        """The edit's MSE by the error model with nothing decoded and at each level."""
+        return np.sum([self._errors(place, encoded) for place, encoded in shards.items()], axis=0)
+
+    def _errors(self, place: tuple[int, int], encoded: EncodedShard) -> Array:
+        """One shard's part of `predicted_errors`."""
+        block, component = place
+        weighted = [encoded.weighted_energy, *(stats.weighted for stats in encoded.stats)]
+        return np.array(weighted) @ self.worth[block, :, component]
 
 
 def coefficients(profile: CodecProfile, state: Array) -> Array:
@@ -89,23 +96,28 @@ def coefficients(profile: CodecProfile, state: Array) -> Array:
     return np.stack([forward(profile, block, state[block]) for block in range(len(state))])
 
 
+def state_of(profile: CodecProfile, coefs: Sequence[Sequence[Array]] | Array) -> Array:
+    """Inverse of `coefficients`."""
+    states = []
+    for block, coded in enumerate(coefs):
+        comps = np.stack([inverse_channels(profile, block, coef) for coef in coded])
+        steps = [synthesise(profile, block, comps, step) for step in range(profile.dims[1])]
+        states.append(np.stack(steps, axis=1))
+    return np.stack(states)
+
+
 def decoded_levels(ladder: Ladder, shards: dict[tuple[int, int], EncodedShard]) -> Iterator[Array]:
-    """The state (B, 2, S, N, H, Dh) at level 0, 1, ..., by real decoders from the layers' bytes."""
+    """The state (B, 2, S, N, H, Dh) with nothing decoded, then at level 0, 1, ..., by real decoders
+    from the layers' bytes."""
     decoders = {place: ladder.codec.decoder(ladder.spec(*place)) for place in shards}
     num_levels = len(next(iter(shards.values())).layers)
-    num_components = ladder.steps.shape[2]
-    for level in range(num_levels):
-        for place, decoder in decoders.items():
-            decoder.feed_layer(level, shards[place].layers[level], complete=True)
-        states = []
-        for block in range(ladder.steps.shape[0]):
-            coded = (decoders[block, c].coefficients() for c in range(num_components))
-            states.append(_block_state(ladder.profile, block, list(coded)))
-        yield np.stack(states)
-
-
-def _block_state(profile: CodecProfile, block: int, coded: Sequence[Array]) -> Array:
-    """(2, S, N, H, Dh) of one block from its components' coefficients."""
-    comps = np.stack([inverse_channels(profile, block, coef) for coef in coded])
-    steps = [synthesise(profile, block, comps, step) for step in range(profile.dims[1])]
-    return np.stack(steps, axis=1)
+    num_blocks, _, num_components = ladder.steps.shape
+    for level in range(-1, num_levels):
+        if level >= 0:
+            for place, decoder in decoders.items():
+                decoder.feed_layer(level, shards[place].layers[level], complete=True)
+        coded = [
+            [decoders[block, component].coefficients() for component in range(num_components)]
+            for block in range(num_blocks)
+        ]
+        yield state_of(ladder.profile, coded)

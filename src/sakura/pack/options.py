@@ -24,6 +24,7 @@ class PackOptions:
         neutral: which neutral reference to capture with.
         target_db: PSNR that level `target_level` reaches against uncompressed state.
         target_level: see above.
+        top_db: PSNR that the last level reaches at least.
         num_levels: layers of a shard.
     """
 
@@ -34,7 +35,8 @@ class PackOptions:
     ring: int = 0
     neutral: str = "mean"
     target_db: float = 41.0
-    target_level: int = 1
+    target_level: int = 2
+    top_db: float = 50.0
     num_levels: int = MAX_LAYERS
 
     def __post_init__(self) -> None:
@@ -50,8 +52,18 @@ class PackOptions:
             )
         if not 0 <= self.seed < 1 << 53:
             raise InputError(f"seed {self.seed}, expected 0 to 2^53 - 1")
-        if not 10 <= self.target_db <= 60:
-            raise InputError(f"target of {self.target_db} dB, expected 10 to 60")
+        if not 10 <= min(self.target_db, self.top_db) <= max(self.target_db, self.top_db) <= 60:
+            raise InputError(f"targets of {self.target_db} and {self.top_db} dB, expected 10 to 60")
+
+    @property
+    def targets(self) -> dict[int, float]:
+        """PSNR in dB that levels must reach, by level."""
+        last = self.num_levels - 1
+        is_last = self.target_level == last
+        return {
+            self.target_level: self.target_db,
+            last: max(self.top_db, self.target_db) if is_last else self.top_db,
+        }
 
     @property
     def is_raw(self) -> bool:

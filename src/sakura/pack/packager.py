@@ -26,14 +26,15 @@ from sakura.pack.allocate import (
     base_steps,
     coefficient_worth,
     component_shares,
+    first_scale,
     scale_at,
 )
 from sakura.pack.capture import Capture, capture
 from sakura.pack.describe import draft_manifest, step_share
-from sakura.pack.edits import Injection, to_db
+from sakura.pack.edits import Injection, to_db, to_mse
 from sakura.pack.importance import Importance, rank_tokens
 from sakura.pack.job import Job, make_job
-from sakura.pack.ladder import Ladder, coefficients
+from sakura.pack.ladder import Ladder, coefficients, decoded_levels
 from sakura.pack.options import PackOptions, PackReport
 from sakura.pack.picture import pack_picture
 from sakura.pack.tuning import (
@@ -41,7 +42,6 @@ from sakura.pack.tuning import (
     Calibration,
     Shards,
     calibrate,
-    measure_levels,
     tune_scale,
 )
 from sakura.pack.work import WorkFolder, work_folder
@@ -166,21 +166,20 @@ class _Packing:
 
     def _scale(self, material: _Material, calibration: Calibration) -> int:
         """Index of the scale of all steps; uncompressed state has none."""
-        options, data = self._job.options, self._work.get("scale")
+        job, options, data = self._job, self._job.options, self._work.get("scale")
         if data is not None:
             return int(data)
         if options.is_raw:
             return 0
-
         trials = count()
 
-        def encode(scale: int, num_layers: int) -> tuple[Ladder, Shards]:
+        def encode(scale: int) -> tuple[Ladder, Shards]:
             self._progress("tune the steps", 0.25 + 0.3 * next(trials) / MAX_TRIALS)
             ladder = self._ladder(material, scale)
-            return ladder, {p: _encode(ladder, material, p, num_layers) for p in ladder.shards}
+            return ladder, {p: _encode(ladder, material, p, job.num_levels) for p in ladder.shards}
 
-        target = (options.target_level, options.target_db)
-        scale = tune_scale(calibration, material.worth, target, encode)
+        first = first_scale(material.worth, to_mse(options.target_db), options.target_level)
+        scale = tune_scale(calibration, first, options.targets, encode)
         self._work.put("scale", str(scale).encode())
         return scale
 
@@ -203,25 +202,24 @@ class _Packing:
         return shards
 
     def _errors(self, calibration: Calibration, ladder: Ladder, shards: Shards) -> list[float]:
-        """Measured MSE of the calibration edits at each level."""
+        """Measured MSE of the calibration edits with nothing decoded, then at each level."""
         data = self._work.get("errors")
         if data is not None:
             return list(json.loads(data))
-        errors = list(measure_levels(calibration, ladder, shards))
+        errors = [calibration.mse(state) for state in decoded_levels(ladder, shards)]
         self._work.put("errors", json.dumps(errors).encode())
         return errors
 
     def _bundle(
         self, material: _Material, ladder: Ladder, shards: Shards, errors: list[float]
     ) -> _Bundle:
-        job, level = self._job, self._job.target_level
-        predicted = ladder.predicted_mse(shards, level)
-        correction = max(errors[level], LEAST_MSE) / max(predicted, LEAST_MSE)
-        levels_db = tuple(round(to_db(error), 2) for error in errors)
+        job, predicted = self._job, ladder.predicted_errors(shards)
+        corrections = np.maximum(errors, LEAST_MSE) / np.maximum(predicted, LEAST_MSE)
+        levels_db = tuple(round(to_db(error), 2) for error in errors[1:])
         made = (material.captured, material.importance)
         draft = draft_manifest(job.adapter, job.template, made, job.profile, job.options)
         draft = msgspec.structs.replace(draft, predicted=Predicted(levels=levels_db))
-        data = [ladder.shard_data(place, shards[place], correction) for place in ladder.shards]
+        data = [ladder.shard_data(place, shards[place], corrections) for place in ladder.shards]
         sizes = np.array([[len(layer.payload) for layer in shard.layers] for shard in data])
         pieces = write_bundle(draft, data, pack_picture(job.template.image))
         return _Bundle(pieces, tuple(sizes.sum(0).tolist()), levels_db)

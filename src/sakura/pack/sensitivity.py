@@ -1,158 +1,174 @@
-"""How much an error of the state costs the edit: measured by injecting noise, once per model.
+"""How much an error of the state costs the edit: measured once per model, kept in its profile.
 
-scripts/fit_profile.py runs this over training-split templates and keeps the means in the codec
-profile, so that packing needs no such runs. Noise is white in the coefficients and divided by each
-token's precision, like the quantiser's.
+scripts/fit_profile.py runs this over training-split templates, so that packing needs no such runs.
+Errors are those of a uniform quantiser near the precision that bundles work at. White noise would
+not do: it averages out over the tokens, and was measured to cost V thirty to a hundred times less
+than the errors of coefficients that are not coded at all, which are alike in many tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.models.base import Adapter, Request, Template
-from sakura.pack.edits import Injection, edit_injected, mse_inside
+from sakura.codec import CodecProfile
+from sakura.pack.allocate import (
+    base_steps,
+    best_scale,
+    coefficient_worth,
+    component_shares,
+    first_scale,
+    next_scale,
+    scale_at,
+)
+from sakura.pack.edits import to_db, to_mse
+from sakura.pack.ladder import coefficients, state_of
 
 Array = NDArray[Any]
 
-TARGET_MSE = 1e-4
-"""40 dB: small enough to be linear, far above the rounding of pixels."""
-ROUNDING_MSE = 1 / 6 / 255**2
-"""Expected squared difference that rounding both pictures to 8 bits adds (two uniform errors)."""
-FIRST_NOISE = 0.1
-"""Noise of the first edit, relative to the state's rms."""
-_DISTRUST, _ATTEMPTS = 30.0, 3
-"""An answer further than this factor from the target only sets the noise of the next attempt."""
+OPERATING_DB = 44.0
+"""Between the level that meets the player's default floor and the best one."""
+NUM_ROUNDS = 2
+MAX_TRIALS = 5
+LEAST = 1e-12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sensitivity:
-    """What an edit's MSE owes to errors of the state.
+    """What an edit's mean squared error owes to errors of the state; see `allocate`.
 
     Args:
         blocks: (B, 2) MSE per unit of weighted error in K or V of a block, at every step.
         steps: (S,) share of each step, sum 1.
-        components: (S,) share of each component of the step axis, sum 1.
+        components: (S,) share of each component of the step axis, sum 1; to check the model by.
+        expected_components: the same by `component_shares`.
     """
 
     blocks: Array
     steps: Array
     components: Array
+    expected_components: Array
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Probe:
     """One edit to disturb.
 
     Args:
-        adapter: the model.
-        template: public part.
-        request: private part.
-        injection: its uncompressed state, in importance order.
+        profile: transforms.
+        state: (B, 2, S, N, H, Dh) uncompressed, in importance order.
         precision: (B, N) of each token, in the same order.
-        expected: the edit with that state.
+        edit: the edited pixels with a state, any shape, range 1 and not rounded.
     """
 
-    adapter: Adapter
-    template: Template
-    request: Request
-    injection: Injection
-    precision: Array
-    expected: Array
+    def __init__(
+        self, profile: CodecProfile, state: Array, precision: Array, edit: Callable[[Array], Array]
+    ) -> None:
+        self.profile, self.state, self._edit = profile, state, edit
+        self._precision = precision[:, None, None, :, None]
+        self._coefs = coefficients(profile, state)
+        self._expected = edit(state)
 
-    def response(self, noise: Array) -> float:
-        """The edit's MSE when noise (B, 2, S, N, H, Dh) of unit precision is added to the state."""
-        scaled = noise / self.precision[:, None, None, :, None, None]
-        state = self.injection.state + scaled.astype(np.float32)
-        injection = Injection(self.injection.tokens, state)
-        picture = edit_injected(self.adapter, self.template, self.request, injection)
-        error = mse_inside(picture, self.expected, self.template.mask)
-        return max(error - ROUNDING_MSE, ROUNDING_MSE / 100)
+    def quantised(self, steps: Array, component: int | None = None) -> Array:
+        """The state with coefficients rounded to (B, 2, C) steps; all or one component's."""
+        step = steps.transpose(0, 2, 1)[..., None, None] / self._precision
+        coefs = (step * np.rint(self._coefs / step)).astype(np.float32)
+        if component is not None:
+            changed, coefs = coefs[:, component], self._coefs.copy()
+            coefs[:, component] = changed
+        return state_of(self.profile, coefs)
+
+    def response(self, state: Array) -> float:
+        """MSE of the edit with another state."""
+        return float(np.square(self._edit(state) - self._expected).mean())
+
+    def errors(self, state: Array) -> Array:
+        """(B, 2, S) mean squared error of a state, each token weighted by its squared precision."""
+        squares = np.square(state - self.state, dtype=np.float64).mean((4, 5))
+        return (squares * np.square(self._precision[..., 0])).mean(3)
 
 
-def make_probe(
-    adapter: Adapter, template: Template, request: Request, injection: Injection, precision: Array
-) -> Probe:
-    """Run the undisturbed edit."""
-    expected = edit_injected(adapter, template, request, injection)
-    return Probe(adapter, template, request, injection, precision, expected)
-
-
-def measure(probes: Sequence[Probe], step_basis: Array, seed: int = 0) -> Sensitivity:
+def measure(probes: Sequence[Probe], profile: CodecProfile) -> Sensitivity:
     """Mean sensitivities over the probes.
 
     Args:
         probes: edits of several templates.
-        step_basis: (B, 2, S, S) of the codec profile.
-        seed: of the noise.
+        profile: bases and sigmas; its sensitivities are not used.
     """
-    rng = np.random.default_rng(seed)
-    blocks = _block_sensitivity(probes, rng)
-    steps = np.mean([_step_response(p, blocks, rng) for p in probes], axis=0)
-    components = np.mean([_component_response(p, blocks, step_basis, rng) for p in probes], axis=0)
-    steps, components = steps / steps.sum(), components / components.sum()
-    return Sensitivity(blocks, steps, components)
+    blocks = 1 / np.maximum(np.square(profile.sigma, dtype=np.float64).mean((3, 4)).sum(2), LEAST)
+    steps = np.full(profile.dims[1], 1 / profile.dims[1])
+    for _ in range(NUM_ROUNDS):
+        shares = component_shares(profile.step_basis, steps)
+        worth = coefficient_worth(blocks, shares)
+        sizes = base_steps(worth, scale_at(_operating_scale(probes, worth)))
+        quantised = [probe.quantised(sizes) for probe in probes]
+        steps = _step_shares(probes, quantised, blocks)
+        blocks = _block_sensitivity(probes, quantised, steps)
+    found = _component_responses(probes, sizes)
+    expected = _expected_responses(probes, sizes, blocks, steps)
+    return Sensitivity(blocks, steps, found / found.sum(), expected / expected.sum())
 
 
-def _block_sensitivity(probes: Sequence[Probe], rng: np.random.Generator) -> Array:
-    """(B, 2); each edit's noise aims at `TARGET_MSE` by what the edits before it said."""
-    num_blocks = probes[0].injection.state.shape[0]
-    result = np.zeros((num_blocks, 2))
-    for block in range(num_blocks):
-        for kv in range(2):
-            rms = float(np.sqrt(np.square(probes[0].injection.state[block, kv]).mean()))
-            guess = TARGET_MSE / (FIRST_NOISE * rms) ** 2
-            answers: list[float] = []
-            for probe in probes:
-                noise = np.zeros_like(probe.injection.state)
-                noise[block, kv] = rng.normal(size=noise[block, kv].shape)
-                answers.append(_linear_answer(probe, noise, guess))
-                guess = float(np.mean(answers))
-            result[block, kv] = guess
-    return result
+def _operating_scale(probes: Sequence[Probe], worth: Array) -> int:
+    """Index of the scale at which the edits keep `OPERATING_DB`."""
+    tried: dict[int, float] = {}
+    index: int | None = first_scale(worth, to_mse(OPERATING_DB), 0)
+    while index is not None and index not in tried and len(tried) < MAX_TRIALS:
+        sizes = base_steps(worth, scale_at(index))
+        responses = [probe.response(probe.quantised(sizes)) for probe in probes]
+        tried[index] = to_db(float(np.mean(responses)))
+        index = next_scale(tried, OPERATING_DB)
+    return best_scale(tried, OPERATING_DB)
 
 
-def _linear_answer(probe: Probe, noise: Array, guess: float) -> float:
-    """MSE per unit of noise, with noise of a size at which the edit answers linearly."""
-    for _ in range(_ATTEMPTS):
-        size = TARGET_MSE / guess
-        answer = probe.response(noise * np.sqrt(size)) / size
-        if TARGET_MSE / _DISTRUST < answer * size < TARGET_MSE * _DISTRUST:
-            break
-        guess = answer
-    return answer
+def _step_shares(probes: Sequence[Probe], quantised: Sequence[Array], blocks: Array) -> Array:
+    """(S,) from edits that are disturbed in all blocks at one step."""
+    shares = []
+    for step in range(probes[0].state.shape[2]):
+        found, error = 0.0, 0.0
+        for probe, disturbed in zip(probes, quantised, strict=True):
+            state = probe.state.copy()
+            state[:, :, step] = disturbed[:, :, step]
+            found += probe.response(state)
+            error += float((blocks * probe.errors(state)[:, :, step]).sum())
+        shares.append(found / max(error, LEAST))
+    return np.array(shares) / sum(shares)
 
 
-def _step_response(probe: Probe, blocks: Array, rng: np.random.Generator) -> Array:
-    """(S,) MSE of noise in all blocks at one step."""
-    responses = []
-    for step in range(probe.injection.state.shape[2]):
-        noise = np.zeros_like(probe.injection.state)
-        noise[:, :, step] = _even_noise(probe, blocks, rng)
-        responses.append(probe.response(noise))
-    return np.array(responses)
+def _block_sensitivity(probes: Sequence[Probe], quantised: Sequence[Array], steps: Array) -> Array:
+    """(B, 2) from edits that are disturbed in K or V of one block."""
+    blocks = np.empty(probes[0].state.shape[:2])
+    for place in np.ndindex(blocks.shape):
+        found, error = 0.0, 0.0
+        for probe, disturbed in zip(probes, quantised, strict=True):
+            state = probe.state.copy()
+            state[place] = disturbed[place]
+            found += probe.response(state)
+            error += float(steps @ probe.errors(state)[place])
+        blocks[place] = max(found, LEAST) / max(error, LEAST)
+    return blocks
 
 
-def _component_response(
-    probe: Probe, blocks: Array, step_basis: Array, rng: np.random.Generator
+def _component_responses(probes: Sequence[Probe], sizes: Array) -> Array:
+    """(C,) MSE of edits that are disturbed in one component of all blocks."""
+    return np.array(
+        [
+            np.mean([probe.response(probe.quantised(sizes, c)) for probe in probes])
+            for c in range(sizes.shape[2])
+        ]
+    )
+
+
+def _expected_responses(
+    probes: Sequence[Probe], sizes: Array, blocks: Array, steps: Array
 ) -> Array:
-    """(S,) MSE of noise in all blocks in one component of the step axis."""
-    responses = []
-    for component in range(probe.injection.state.shape[2]):
-        noise = _even_noise(probe, blocks, rng)[:, :, None]
-        spread = step_basis[:, :, :, component, None, None, None]
-        responses.append(probe.response(noise * spread))
-    return np.array(responses)
-
-
-def _even_noise(probe: Probe, blocks: Array, rng: np.random.Generator) -> Array:
-    """(B, 2, N, H, Dh): every block and K|V costs the same, together `TARGET_MSE` for a share of
-    one step in S."""
-    num_steps = probe.injection.state.shape[2]
-    shape = (*probe.injection.state.shape[:2], *probe.injection.state.shape[3:])
-    sizes = TARGET_MSE * num_steps / blocks.size / blocks
-    return rng.normal(size=shape) * np.sqrt(sizes)[:, :, None, None, None]
+    """(C,) the same by the error model."""
+    return np.array(
+        [
+            np.mean([np.sum(blocks * (p.errors(p.quantised(sizes, c)) @ steps)) for p in probes])
+            for c in range(sizes.shape[2])
+        ]
+    )

@@ -1,4 +1,4 @@
-"""Finds the steps at which a level reaches its PSNR, and measures each level, on calibration edits.
+"""Finds the steps at which levels reach their PSNR, and measures each level, on calibration edits.
 
 A calibration edit uses a portrait that ships with SAKURA, never the one that the state was captured
 with, and is compared with the same edit on uncompressed state.
@@ -6,7 +6,7 @@ with, and is compared with the same edit on uncompressed state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from sakura.codec import EncodedShard
 from sakura.models.base import Adapter, Request, Template
-from sakura.pack.allocate import best_scale, first_scale, next_scale
-from sakura.pack.edits import Injection, edit_injected, mse_inside, to_db, to_mse
+from sakura.pack.allocate import best_scale, next_scale
+from sakura.pack.edits import Injection, edit_injected, mse_inside, to_db
 from sakura.pack.ladder import Ladder, decoded_levels
 
 Array = NDArray[Any]
@@ -66,29 +66,26 @@ def calibrate(
 
 def tune_scale(
     calibration: Calibration,
-    worth: Array,
-    target: tuple[int, float],
-    encode: Callable[[int, int], tuple[Ladder, Shards]],
+    first: int,
+    targets: Mapping[int, float],
+    encode: Callable[[int], tuple[Ladder, Shards]],
 ) -> int:
-    """Index of the largest scale at which the target level reaches its PSNR.
+    """Index of the largest scale at which every target is met.
 
     Args:
         calibration: edits to measure on.
-        worth: (B, 2, C), see `allocate`.
-        target: level and PSNR in dB.
-        encode: the shards at (scale index, number of layers).
+        first: index to begin with.
+        targets: PSNR in dB that levels reach.
+        encode: the shards at a scale index.
     """
-    level, target_db = target
-    index: int | None = first_scale(worth, to_mse(target_db), level)
+    index: int | None = first
     tried: dict[int, float] = {}
     while index is not None and index not in tried and len(tried) < MAX_TRIALS:
-        *_, state = decoded_levels(*encode(index, level + 1))
-        tried[index] = to_db(calibration.mse(state))
-        index = next_scale(tried, target_db)
-    return best_scale(tried, target_db)
-
-
-def measure_levels(calibration: Calibration, ladder: Ladder, shards: Shards) -> Iterator[float]:
-    """Mean squared error of the calibration edits at level 0, 1, ..."""
-    for state in decoded_levels(ladder, shards):
-        yield calibration.mse(state)
+        states = enumerate(decoded_levels(*encode(index)), start=-1)
+        tried[index] = min(
+            to_db(calibration.mse(state)) - targets[level]
+            for level, state in states
+            if level in targets
+        )
+        index = next_scale(tried, 0.0)
+    return best_scale(tried, 0.0)
