@@ -50,16 +50,16 @@ class Live:
             self._run["buffer"] = f"buffer {data['buffer_s'] * 1e3:.0f} ms"
 
     def render(self) -> Text:
-        """The line as it is now."""
+        """The line as it is now; during a run, what it does stands below."""
         from rich.text import Text
 
         done = round(_BAR * min(max(self._fraction, 0.0), 1.0))
-        line = Text()
+        line = Text(no_wrap=True, overflow="ellipsis")
         line.append("━" * done, "magenta").append("━" * (_BAR - done), "dim")
         line.append(f" {self._fraction:4.0%} ").append(self._text, "bold")
         order = ("step", "block", "level", "throughput", "buffer")
         parts = [self._run[name] for name in order if name in self._run]
-        return line.append("  " + " · ".join(parts) if parts else "")
+        return line.append("\n" + " · ".join(parts) if parts else "")
 
     def __enter__(self) -> Self:
         if self._shown:
