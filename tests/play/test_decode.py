@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from sakura.codec import create_codec, inverse_channels
+from sakura.codec import create_codec, forward, inverse_channels, synthesise
 from sakura.format import Head, parse_head
 from sakura.format.shard import digest
 from sakura.play.decode import Decoder, Key
@@ -84,17 +84,15 @@ def data_of(chunk: Chunk) -> bytes:
 def test_levels_come_one_after_the_other_and_come_closer() -> None:
     sink, errors = Sink(), []
     profile, (block, component) = bundles.compressed().profile, (2, 0)
-    from sakura.codec import forward
-
-    exact = forward(profile, block, bundles.captured_state()[block])[component]
-    exact = inverse_channels(profile, block, exact)
+    coefficients = forward(profile, block, bundles.captured_state()[block])[component]
+    component_2NHD = inverse_channels(profile, block, coefficients)
+    exact = synthesise(profile, block, component_2NHD[None], step=0)[1]
     with decoding() as (decoder, store):
         for chunk in chunks_of((block, component)):
             decoder.submit(sink, chunk, data_of(chunk))
             sink.wait()
-            mean = store._means[block, component][:, None]
-            now = store._parts[block][component].numpy() - mean
-            errors.append(float(np.square(now - exact).mean()))
+            now = store.block_state(0, block)
+            errors.append(float(np.square(now.values - exact).mean()))
     assert sink.levels == {(block, component): [0, 1, 2, 3]}
     assert errors == sorted(errors, reverse=True)
     assert errors[3] < errors[0] / 100

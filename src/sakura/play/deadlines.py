@@ -1,4 +1,4 @@
-"""How long blocks take on this device, and therefore when each one will start.
+"""How long blocks take on this device, and therefore when later ones can start.
 
 Pure: durations come in as arguments. Knows nothing of bytes.
 """
@@ -19,12 +19,14 @@ class BlockTimes:
     def __init__(self, num_blocks: int) -> None:
         self._num_blocks = num_blocks
         self._seconds: dict[tuple[int, Mode], float] = {}
+        self._fastest: dict[int, float] = {}
 
     def observe(self, block: int, mode: Mode, duration_s: float) -> None:
         """A block was executed."""
         old = self._seconds.get((block, mode))
         new = duration_s if old is None else old + WEIGHT * (duration_s - old)
         self._seconds[block, mode] = new
+        self._fastest.clear()
 
     def expected_s(self, block: int, mode: Mode) -> float | None:
         """Duration of a block; the mean of the others where it has not run yet."""
@@ -42,14 +44,8 @@ class BlockTimes:
 
     def fastest_step_s(self, first: int = 0) -> float:
         """The least time that blocks `first` and later can take; 0 where nothing is known."""
-        found = [self.step_s(mode, first) for mode in ("inject", "compute")]
-        return min((seconds for seconds in found if seconds is not None), default=0.0)
-
-    def start_s(self, now_s: float, head: tuple[int, int], target: tuple[int, int]) -> float:
-        """Earliest start of block `target` = (step, block), from the play head `head`."""
-        (step, block), (later_step, later_block) = head, target
-        whole = self.fastest_step_s()
-        until_end = self.fastest_step_s(block) + (later_step - step - 1) * whole
-        if later_step == step:
-            return now_s + self.fastest_step_s(block) - self.fastest_step_s(later_block)
-        return now_s + until_end + whole - self.fastest_step_s(later_block)
+        if first not in self._fastest:
+            found = (self.step_s("inject", first), self.step_s("compute", first))
+            known = [seconds for seconds in found if seconds is not None]
+            self._fastest[first] = min(known, default=0.0)
+        return self._fastest[first]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sakura.play.ledger import Ledger
 from sakura.play.plan import ErrorModel, Layer, fits
 from sakura.play.ranges import FetchList
 from sakura.units import BITS_PER_BYTE
@@ -61,12 +62,12 @@ class Ask:
 class Forecast:
     """Costs of steps as a function of how many layers of the fetch list are decoded."""
 
-    def __init__(self, model: ErrorModel, fetch_list: FetchList, levels_BC: Array) -> None:
+    def __init__(self, model: ErrorModel, fetch_list: FetchList, ledger: Ledger) -> None:
         self._model, self._ends = model, fetch_list.ends
         self._layers = np.array(fetch_list.layers, np.intp).reshape(-1, 3)
         self._gains_SP = model.gains(fetch_list.layers)
         num_steps = len(self._gains_SP)
-        start = [model.block_costs(step, levels_BC).sum() for step in range(num_steps)]
+        start = [ledger.rest_cost(step, 0) for step in range(num_steps)]
         falls = np.cumsum(self._gains_SP, 1)
         self._costs_SP = np.array(start)[:, None] - np.pad(falls, ((0, 0), (1, 0)))
 
@@ -80,12 +81,12 @@ class Forecast:
         costs = self._costs_SP[np.arange(step + 1, len(self._costs_SP)), num_layers]
         return tuple(np.maximum(costs, 0).tolist())
 
-    def missing_layers(self, ask: Ask, levels_BC: Array) -> list[Layer]:
+    def missing_layers(self, ask: Ask, ledger: Ledger) -> list[Layer]:
         """Layers that must be decoded before injecting fits, in the order they come.
 
         Empty where nothing ahead is enough.
         """
-        costs_P = self._costs_ahead(ask, levels_BC)
+        costs_P = self._costs_ahead(ask, ledger)
         first, last = 0, len(costs_P)
         while first < last:
             middle = (first + last) // 2
@@ -99,26 +100,23 @@ class Forecast:
         return [
             (block, component, level)
             for block, component, level in rows
-            if block >= ask.block and level > levels_BC[block, component]
+            if block >= ask.block and level > ledger.levels[block, component]
         ]
 
-    def _costs_ahead(self, ask: Ask, levels_BC: Array) -> Array:
+    def _costs_ahead(self, ask: Ask, ledger: Ledger) -> Array:
         """Predicted error of the asked step once the first 1, 2, ... layers are decoded."""
         block, component, level = self._layers.T
-        missing = (block >= ask.block) & (level > levels_BC[block, component])
+        missing = (block >= ask.block) & (level > ledger.levels[block, component])
         falls = np.cumsum(np.where(missing, self._gains_SP[ask.step], 0))
-        now = self._model.block_costs(ask.step, levels_BC)[ask.block :].sum()
-        costs: Array = np.maximum(now - falls, 0)
-        costs[: self._first_state(ask, levels_BC)] = np.inf
+        costs: Array = np.maximum(ledger.rest_cost(ask.step, ask.block) - falls, 0)
+        costs[: self._first_state(ask, ledger)] = np.inf
         return costs
 
-    def _first_state(self, ask: Ask, levels_BC: Array) -> int:
-        """Layers to skip until something of every asked block is decoded."""
+    def _first_state(self, ask: Ask, ledger: Ledger) -> int:
+        """Layers to skip until the main component of every asked block is decoded."""
         block, component, _ = self._layers.T
-        helps = self._model.share_SBC[ask.step, block, component] > 0
-        has_state = self._model.has_state(ask.step, levels_BC)
         first = 0
-        for bare in np.flatnonzero(~has_state[ask.block :]) + ask.block:
-            found = np.flatnonzero((block == bare) & helps)
+        for bare, main in ledger.missing_main(ask.step, ask.block):
+            found = np.flatnonzero((block == bare) & (component == main))
             first = max(first, int(found[0]) if len(found) else len(block))
         return first

@@ -60,11 +60,6 @@ class ErrorModel:
         costs: Array = (self.share_SBC[step] * distortion).sum(-1)
         return costs
 
-    def has_state(self, step: int, levels_BC: Array) -> Array:
-        """Whether anything at all of a block's state at a step is decoded, (B,)."""
-        has: Array = ((self.share_SBC[step] > 0) & (levels_BC > NOTHING)).any(-1)
-        return has
-
     def gains(self, layers: Sequence[Layer]) -> Array:
         """Predicted error (S, len(layers)) that each layer takes away, given those before it."""
         block, component, level = np.array(layers, np.intp).reshape(-1, 3).T

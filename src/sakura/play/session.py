@@ -7,6 +7,7 @@ under a simulated clock.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +18,7 @@ from sakura.format import Head
 from sakura.play.deadlines import BlockTimes
 from sakura.play.downloads import Downloads, Limits
 from sakura.play.forecast import Arrival, Ask, Forecast
+from sakura.play.ledger import Ledger
 from sakura.play.messages import (
     BlockFinished,
     ChunkRefused,
@@ -29,7 +31,7 @@ from sakura.play.messages import (
     ShardRefused,
     StepStarted,
 )
-from sakura.play.plan import NOTHING, Decision, ErrorModel, Layer, Wait
+from sakura.play.plan import Decision, ErrorModel, Layer, Wait
 from sakura.play.policy import Policy, View
 from sakura.play.ranges import Chunk, FetchList
 from sakura.play.throughput import Throughput
@@ -69,10 +71,11 @@ class Session:
     def __init__(self, setting: Setting, times: BlockTimes) -> None:
         self._model, self._policy, self._times = setting.model, setting.policy, times
         self._num_blocks = setting.head.manifest.geometry.num_blocks
-        self.levels = setting.levels_BC.copy()
+        self._num_steps = len(self._model.share_SBC)
+        self._ledger = Ledger(self._model, setting.levels_BC)
         self.throughput = Throughput(setting.prior_bps)
-        self._list = FetchList(setting.head, self.levels)
-        self._forecast = Forecast(self._model, self._list, self.levels)
+        self._list = FetchList(setting.head, setting.levels_BC)
+        self._forecast = Forecast(self._model, self._list, self._ledger)
         self._downloads = Downloads(self._list, self.throughput, setting.limits)
         # Share of each shard's error in step s and later; after the last step, none.
         ahead = np.cumsum(self._model.share_SBC[::-1], 0)[::-1]
@@ -132,10 +135,13 @@ class Session:
             now_s: the present time.
             wait_left_s: while waiting, the seconds that are left of it.
         """
+        if self._is_dropped:  # the budget was asked when this step began to inject
+            return self._policy.decide(self._view(wait_left_s, ()))
         arrival = self._arrival(now_s)
-        view = self._view(arrival, wait_left_s)
+        may_inject = arrival.rate_bps > 0 or self._ledger.has_state(self._step, self._block)
+        view = self._view(wait_left_s, self._later_costs(arrival) if may_inject else ())
         decision = self._policy.decide(view)
-        if decision.action != "compute" or view.is_dropped:
+        if decision.action != "compute":
             return decision
         if wait_left_s is not None:
             self._lost_wait = True
@@ -143,10 +149,10 @@ class Session:
         wait = self._wait(view, arrival)
         return decision if wait is None else self._policy.decide(replace(view, wait=wait))
 
-    def is_complete(self, step: int, block: int) -> bool:
-        """Whether every component that matters in a block at a step is decoded."""
-        matters = self._model.share_SBC[step, block] > 0
-        return bool((self.levels[block][matters] > NOTHING).all())
+    @property
+    def levels(self) -> Array:
+        """(B, C) level of each shard, -1 for none."""
+        return self._ledger.levels
 
     @property
     def spent(self) -> float:
@@ -169,38 +175,45 @@ class Session:
     def buffer_s(self) -> float:
         """Seconds of execution ahead of the play head whose base layers are decoded."""
         seconds, place = 0.0, self._step * self._num_blocks + self._block
-        while place < len(self._model.share_SBC) * self._num_blocks:
+        while place < self._num_steps * self._num_blocks:
             step, block = divmod(place, self._num_blocks)
-            if not self.is_complete(step, block):
+            if not self._ledger.is_complete(step, block):
                 break
             seconds += self._times.expected_s(block, "inject") or 0.0
             place += 1
         return seconds
 
-    def _view(self, arrival: Arrival, wait_left_s: float | None) -> View:
-        costs = self._model.block_costs(self._step, self.levels)
-        num_later = len(self._model.share_SBC) - self._step - 1
-        whole_s = self._times.fastest_step_s()
-        starts_s = self._times.fastest_step_s(self._block) + whole_s * np.arange(num_later)
+    def _view(self, wait_left_s: float | None, later_costs: tuple[float, ...]) -> View:
+        step, block = self._step, self._block
+        has_state = self._ledger.has_state(step, block)
         return View(
-            step=self._step,
-            block=self._block,
+            step=step,
+            block=block,
             num_blocks=self._num_blocks,
             is_dropped=self._is_dropped,
-            has_state=bool(self._model.has_state(self._step, self.levels)[self._block :].all()),
-            is_complete=self.is_complete(self._step, self._block),
+            has_state=has_state,
+            is_complete=self._ledger.is_complete(step, block),
             can_arrive=self.can_arrive and not self._is_hopeless(),
-            cost=float(costs[self._block :].sum()),
-            later_costs=self._forecast.later_costs(self._step, starts_s, arrival),
+            cost=self._ledger.rest_cost(step, block) if has_state else math.inf,
+            later_costs=later_costs,
             budget=self._model.budget - self.spent,
             wait_left_s=wait_left_s,
         )
 
+    def _later_costs(self, arrival: Arrival) -> tuple[float, ...]:
+        """Predicted error of each later step, if all steps ran as fast as they can."""
+        num_later = self._num_steps - self._step - 1
+        whole_s = self._times.fastest_step_s()
+        starts_s = self._times.fastest_step_s(self._block) + whole_s * np.arange(num_later)
+        return self._forecast.later_costs(self._step, starts_s, arrival)
+
     def _is_hopeless(self) -> bool:
         """Whether a component that this block needs was given up."""
-        missing = np.flatnonzero(self.levels[self._block] == NOTHING)
-        needed = [c for c in missing if self._model.share_SBC[self._step, self._block, c] > 0]
-        return any((self._block, int(c)) in self._downloads.given_up for c in needed)
+        given_up = self._downloads.given_up
+        if not given_up:
+            return False
+        missing = self._ledger.missing(self._step, self._block)
+        return any((self._block, component) in given_up for component in missing)
 
     def _arrival(self, now_s: float) -> Arrival:
         rate_bps = self.throughput.estimate_bps(now_s)
@@ -226,7 +239,7 @@ class Session:
             later_costs=view.later_costs,
             budget=view.budget,
         )
-        missing = self._forecast.missing_layers(ask, self.levels)
+        missing = self._forecast.missing_layers(ask, self._ledger)
         if not missing or arrival.rate_bps <= 0:
             return None
         num_bytes = max(self._downloads.bytes_until(layer) for layer in missing)
@@ -235,8 +248,7 @@ class Session:
 
     def _on_decoded(self, event: ShardDecoded) -> None:
         shard = event.block, event.component
-        num_layers = max(0, event.level - int(self.levels[shard]))
-        self.levels[shard] = max(event.level, self.levels[shard])
+        num_layers = self._ledger.raise_level(*shard, event.level)
         for layer in [layer for layer in self._undecoded if layer[:2] == shard]:
             if layer[2] <= event.level:
                 del self._undecoded[layer]
@@ -248,8 +260,7 @@ class Session:
 
     def _on_block(self, event: BlockFinished) -> None:
         if event.mode == "inject":
-            costs = self._model.block_costs(event.step, self.levels)
-            self._spent_now += float(costs[event.block])
+            self._spent_now += self._ledger.cost(event.step, event.block)
             self._is_dropped = True
         self._times.observe(event.block, event.mode, event.duration_s)
         self._block = event.block + 1

@@ -17,10 +17,10 @@ class View:
         block: the block to execute next.
         num_blocks: blocks of a step.
         is_dropped: an earlier block of this step was injected, so cached tokens are gone.
-        has_state: something of this block and of each later one of the step is decoded.
+        has_state: the main component of this block and of each later one of the step is decoded.
         is_complete: all that this block needs is decoded at least at its base layer.
         can_arrive: bytes are still on their way.
-        cost: predicted error of injecting this step from this block on, with what is decoded.
+        cost: predicted error of injecting this step from this block on; infinite without state.
         later_costs: the same for each later step, with what will have arrived by then.
         budget: predicted error that is left to spend.
         wait: what waiting would take; None where it cannot be told.
