@@ -3,7 +3,7 @@
     python train/render_pool.py POOL --test --seeds 1000 1001 --count 102
     python scripts/make_templates.py POOL
 
-For each task: template, mask, a private reference, the exact ground truth, and how they belong together.
+For each task: template, mask, a private reference, the ground truth, and how they belong together.
 """
 
 from __future__ import annotations

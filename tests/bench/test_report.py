@@ -18,6 +18,7 @@ ROW = Row(
     task="try-on",
     method="sakura",
     latency_s=0.5,
+    open_s=0.005,
     startup_s=0.01,
     stall_s=0.02,
     num_stalls=1,

@@ -17,6 +17,7 @@ class Row:
 
     Attributes:
         latency_s: from the request to the finished picture; opening the bundle is part of it.
+        open_s: part of the latency that opens the bundle (head, connections).
         startup_s: until the first block began.
         stall_s: the executor waited, in all.
         num_bytes: fetched, the bundle's head included.
@@ -32,6 +33,7 @@ class Row:
     task: str
     method: str
     latency_s: float
+    open_s: float
     startup_s: float
     stall_s: float
     num_stalls: int
