@@ -25,7 +25,7 @@ from typing import Any
 from sakura.bench.devices import DEFAULT_LIKE, LinkScale, StepCost, phone_step, scale_link
 from sakura.bench.machine import machine, versions
 from sakura.bench.methods import measure_step_s
-from sakura.bench.packed import Packed, pack_task
+from sakura.bench.packed import DemoModel, Packed, pack_task
 from sakura.bench.tasks import TASKS, load_task
 from sakura.models import load_model
 from sakura.models.base import Adapter
@@ -39,6 +39,11 @@ from sakura.store.trace import Trace, load_trace, trace_names
 
 RTT_S = 0.04
 NEVER_S = 3600.0
+
+
+def ignore(_text: str, _fraction: float) -> None:
+    """No progress display."""
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +173,7 @@ def prepare(repetitions: int, run: Callable[[Bench], dict[str, Any]]) -> dict[st
     adapter = load_model("mini")
     with TemporaryDirectory() as folder:
         store = Path(folder)
-        packed = [pack_task(adapter, load_task(t), store, lambda _t, _f: None) for t in TASKS]
+        packed = [pack_task(DemoModel(adapter), load_task(t), store, ignore) for t in TASKS]
         step_s = measure_step_s(adapter, packed[0].job("", 40.0), num_edits=5)
         state_bytes = adapter.geometry.state_bytes(packed[0].template.mask.grid.num_tokens, 1)
         scale = scale_link(StepCost(step_s, state_bytes), phone_step(DEFAULT_LIKE), DEFAULT_LIKE)

@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from diffusers.models.embeddings import apply_rotary_emb
 from safetensors.torch import load_file
 
 from sakura.grid import TokenGrid
@@ -98,15 +97,15 @@ class MiniAdapter:
         embed = self.net.transformer.pos_embed
         return embed(canvas_ids()), embed(text_ids())
 
-    @torch.inference_mode()
     def rotate_keys(self, keys: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """See `Adapter.rotate_keys`."""
+        """See `Adapter.rotate_keys`. In numpy: a decoder thread must not enter torch's pool."""
         (cos, sin), _ = self.ropes()
-        index = torch.from_numpy(tokens.astype(np.int64))
-        rotated = apply_rotary_emb(
-            torch.from_numpy(keys)[None], (cos[index], sin[index]), sequence_dim=1
-        )
-        return rotated[0].numpy()
+        cos_N1D, sin_N1D = cos.numpy()[tokens, None], sin.numpy()[tokens, None]
+        turned = np.empty_like(keys)
+        turned[..., 0::2], turned[..., 1::2] = -keys[..., 1::2], keys[..., 0::2]
+        turned *= sin_N1D
+        turned += keys * cos_N1D
+        return turned
 
     @lru_cache(maxsize=1)  # noqa: B019  (an adapter lives as long as the process)
     def identity(self) -> Identity:
