@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="default: the weights that ship")
     parser.add_argument("--out", type=Path, default=ASSETS / "mini_a.skp")
     parser.add_argument("--templates", type=int, default=40)
-    parser.add_argument("--probes", type=int, default=9, help="templates to disturb")
+    parser.add_argument("--probes", type=int, default=12, help="templates to disturb")
     args = parser.parse_args()
     torch.set_num_threads(1)
     adapter = MiniAdapter.load(args.weights)

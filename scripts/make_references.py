@@ -18,7 +18,7 @@ from sakura.images import save_png
 from sakura.pack.neutral import ASSET
 
 ROOT = Path(__file__).parent.parent
-SEED, NUM_MEAN, NUM_SINGLE = 20, 256, 6
+SEED, NUM_IN_FILE, NUM_MEAN, NUM_SINGLE = 20, 498, 256, 6
 
 
 def main() -> None:
@@ -31,9 +31,9 @@ def main() -> None:
     from pairs import PairSource
 
     source = PairSource(args.pool, np.random.default_rng(SEED), test=False)
-    portraits = np.stack(
-        [source.reference(source.quadruple()[3]) for _ in range(NUM_MEAN + NUM_SINGLE)]
-    )
+    # By index, because random draws exchange colour channels, which users' pictures do not.
+    chosen = source.rng.permutation(NUM_IN_FILE)[: NUM_MEAN + NUM_SINGLE]
+    portraits = np.stack([source.reference(source.quadruple(int(i))[3]) for i in chosen])
     mean = portraits[:NUM_MEAN].mean(0).round().astype(np.uint8)
     save_png(args.out, np.concatenate([mean, *portraits[NUM_MEAN:]], axis=1))
 

@@ -216,7 +216,8 @@ def test_stale_and_damaged_parts_are_not_used(
         {"seed": 1},
         {"num_calibration": 1},
         {"neutral": "grey"},
-        {"target_db": 35.0},
+        {"target_db": 48.0},
+        {"top_db": 55.0},
         {"num_levels": 3},
     ],
 )

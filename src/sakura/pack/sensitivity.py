@@ -92,7 +92,7 @@ class Probe:
 
 
 def measure(probes: Sequence[Probe], profile: CodecProfile) -> Sensitivity:
-    """Mean sensitivities over the probes.
+    """Medians over the probes: an edit that a small error tips over says nothing about others.
 
     Args:
         probes: edits of several templates.
@@ -118,37 +118,33 @@ def _operating_scale(probes: Sequence[Probe], worth: Array) -> int:
     index: int | None = first_scale(worth, to_mse(OPERATING_DB), 0)
     while index is not None and index not in tried and len(tried) < MAX_TRIALS:
         sizes = base_steps(worth, scale_at(index))
-        responses = [probe.response(probe.quantised(sizes)) for probe in probes]
-        tried[index] = to_db(float(np.mean(responses)))
+        found_db = [to_db(probe.response(probe.quantised(sizes))) for probe in probes]
+        tried[index] = float(np.mean(found_db))
         index = next_scale(tried, OPERATING_DB)
     return best_scale(tried, OPERATING_DB)
 
 
 def _step_shares(probes: Sequence[Probe], quantised: Sequence[Array], blocks: Array) -> Array:
     """(S,) from edits that are disturbed in all blocks at one step."""
-    shares = []
-    for step in range(probes[0].state.shape[2]):
-        found, error = 0.0, 0.0
-        for probe, disturbed in zip(probes, quantised, strict=True):
-            state = probe.state.copy()
-            state[:, :, step] = disturbed[:, :, step]
-            found += probe.response(state)
-            error += float((blocks * probe.errors(state)[:, :, step]).sum())
-        shares.append(found / max(error, LEAST))
-    return np.array(shares) / sum(shares)
+    ratios = np.empty((len(probes), probes[0].state.shape[2]))
+    for index, step in np.ndindex(ratios.shape):
+        probe, state = probes[index], probes[index].state.copy()
+        state[:, :, step] = quantised[index][:, :, step]
+        error = float((blocks * probe.errors(state)[:, :, step]).sum())
+        ratios[index, step] = probe.response(state) / max(error, LEAST)
+    shares = np.median(ratios / np.maximum(ratios.sum(1, keepdims=True), LEAST), axis=0)
+    return shares / shares.sum()
 
 
 def _block_sensitivity(probes: Sequence[Probe], quantised: Sequence[Array], steps: Array) -> Array:
     """(B, 2) from edits that are disturbed in K or V of one block."""
-    blocks = np.empty(probes[0].state.shape[:2])
-    for place in np.ndindex(blocks.shape):
-        found, error = 0.0, 0.0
-        for probe, disturbed in zip(probes, quantised, strict=True):
-            state = probe.state.copy()
-            state[place] = disturbed[place]
-            found += probe.response(state)
-            error += float(steps @ probe.errors(state)[place])
-        blocks[place] = max(found, LEAST) / max(error, LEAST)
+    ratios = np.empty((len(probes), *probes[0].state.shape[:2]))
+    for index, block, kv in np.ndindex(ratios.shape):
+        probe, state = probes[index], probes[index].state.copy()
+        state[block, kv] = quantised[index][block, kv]
+        error = float(steps @ probe.errors(state)[block, kv])
+        ratios[index, block, kv] = max(probe.response(state), LEAST) / max(error, LEAST)
+    blocks: Array = np.median(ratios, axis=0)
     return blocks
 
 
