@@ -174,7 +174,7 @@ def _rows(adapter: Adapter, packed: Packed, attempts: Attempts) -> list[Row]:
                 mask_ratio=mask.ratio,
                 latencies_s=tuple(made.latency_s for made in attempts[task, method]),
                 finished_by=report.finished_by,
-                fetch_error=report.fetch_error,
+                fetch_error=attempt.open_error or report.fetch_error,
             )
         )
     return rows

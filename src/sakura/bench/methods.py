@@ -9,6 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from sakura.codec import CodecProfile
+from sakura.errors import StoreError
 from sakura.events import Event
 from sakura.models.base import Adapter, Request, Template
 
@@ -48,11 +49,13 @@ class Attempt:
         result: picture, report and event log; the log begins when the bundle is open.
         open_s: from the request until then: head, model check, connections.
         num_bytes: fetched, the head included.
+        open_error: why there was no bundle, and the device made the edit alone; or None.
     """
 
     result: EditResult
     open_s: float = 0.0
     num_bytes: int = 0
+    open_error: str | None = None
 
     @property
     def latency_s(self) -> float:
@@ -60,13 +63,21 @@ class Attempt:
 
 
 def run_method(adapter: Adapter, job: Job, method: str, listener: Listener) -> Attempt:
-    """Make an edit. The player's threads and connections are its own and end with it."""
+    """Make an edit; on the device alone where the bundle cannot be opened.
+
+    The player's threads and connections are its own and end with it.
+    """
     from sakura.play import Player, PlayerOptions, edit_on_device, open
 
     if method not in POLICIES:
         return Attempt(edit_on_device(adapter, job.template, job.request, listener))
     start_s = time.monotonic()
-    bundle = open(job.urls[method])
+    try:
+        bundle = open(job.urls[method])
+    except StoreError as error:
+        open_s = time.monotonic() - start_s
+        result = edit_on_device(adapter, job.template, job.request, listener)
+        return Attempt(result, open_s, open_error=str(error))
     profile = job.profile if method == "sakura" else None
     options = PlayerOptions(policy=POLICIES[method], floor_db=job.floor_db, profile=profile)
     with Player(adapter, bundle, options, listener=listener) as player:

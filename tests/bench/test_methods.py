@@ -1,0 +1,61 @@
+"""Methods on a toy model: what is chosen as the median, and what happens without a network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sakura.bench.methods import Attempt, Job, measure_step_s, median_attempt, run_method
+from sakura.events import Event
+from sakura.models.base import Request
+from sakura.origin.serve import OriginProcess
+from sakura.play import edit_on_device
+from tests.pack.toy import ToyAdapter, toy_template
+
+REQUEST = Request(np.full((4, 4, 3), 90, np.uint8), seed=3)
+
+
+def job(url: str = "") -> Job:
+    return Job(toy_template(), REQUEST, {"sakura": url, "uncompressed": url})
+
+
+@pytest.fixture(scope="module")
+def attempt() -> Attempt:
+    return Attempt(edit_on_device(ToyAdapter(), toy_template(), REQUEST))
+
+
+@pytest.mark.parametrize(
+    ("open_s", "chosen"), [((3.0, 1.0, 2.0), 2.0), ((4.0, 1.0, 3.0, 2.0), 2.0), ((5.0,), 5.0)]
+)
+def test_the_median_is_one_of_the_attempts(
+    attempt: Attempt, open_s: tuple[float, ...], chosen: float
+) -> None:
+    attempts = [replace(attempt, open_s=seconds) for seconds in open_s]
+    assert median_attempt(attempts).open_s == chosen
+
+
+def test_opening_the_bundle_is_part_of_the_latency(attempt: Attempt) -> None:
+    opened = replace(attempt, open_s=2.0)
+    assert opened.latency_s == pytest.approx(2.0 + attempt.result.report.latency_s)
+
+
+def test_a_step_takes_time() -> None:
+    assert measure_step_s(ToyAdapter(), job(), num_edits=1) > 0
+
+
+@pytest.mark.parametrize("method", ["sakura", "uncompressed"])
+def test_without_an_origin_the_device_makes_the_same_edit(
+    method: str, attempt: Attempt, tmp_path: Path
+) -> None:
+    with OriginProcess(tmp_path) as origin:
+        url = f"{origin.url}/gone.skv"
+    events: list[Event] = []
+    made = run_method(ToyAdapter(), job(url), method, events.append)
+    assert made.open_error is not None
+    assert made.num_bytes == 0
+    assert made.result.report.finished_by == "device"
+    assert np.array_equal(made.result.image, attempt.result.image)
+    assert events[-1].kind == "run_end"
