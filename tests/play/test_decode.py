@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,10 +12,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from sakura.codec import create_codec, forward, inverse_channels, synthesise
+from sakura.codec import forward, inverse_channels, synthesise
 from sakura.format import Head, parse_head
 from sakura.format.shard import digest
-from sakura.play.decode import Decoder, Key
+from sakura.play.decode import Decoder
+from sakura.play.decode_process import ProcessEngine
+from sakura.play.engine import Engine, Key, LocalEngine, Piece
 from sakura.play.ranges import Chunk, FetchList
 from sakura.play.state import StateStore
 from tests.play import bundles
@@ -57,10 +61,10 @@ class Sink:
 
 
 @contextmanager
-def decoding() -> Iterator[tuple[Decoder, StateStore]]:
+def decoding(engine: Engine | None = None) -> Iterator[tuple[Decoder, StateStore]]:
     manifest, profile = head().manifest, bundles.compressed().profile
     store = StateStore(profile, len(bundles.token_order()), 8, lambda keys: keys)
-    decoder = Decoder(manifest, create_codec(manifest.codec.id, profile), profile, store)
+    decoder = Decoder(engine or LocalEngine(manifest, profile), store)
     decoder.start()
     try:
         yield decoder, store
@@ -130,7 +134,7 @@ def test_verified_bytes_that_the_codec_refuses_end_the_shard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A hostile packager can give rubbish a good digest."""
-    monkeypatch.setattr("sakura.play.decode.verify_chunk", lambda *_: None)
+    monkeypatch.setattr("sakura.play.engine.verify_chunk", lambda *_: None)
     sink = Sink()
     base, first, *_ = chunks_of((0, 0))
     with decoding() as (decoder, store):
@@ -164,3 +168,31 @@ def test_dropped_chunks_are_not_decoded() -> None:
         decoder.submit(sink, last, data_of(last))
         sink.wait()
         assert np.argwhere(store.levels > -1).tolist() == [[5, 7]]
+
+
+def test_a_process_decodes_the_same_and_survives_damage() -> None:
+    manifest, profile = head().manifest, bundles.compressed().profile
+    local, remote = LocalEngine(manifest, profile), ProcessEngine(manifest, profile)
+    try:
+        for chunk in chunks_of((1, 0)):
+            bad = Piece(chunk.level, chunk.index, data_of(chunk)[:-1] + b"?")
+            good = Piece(chunk.level, chunk.index, data_of(chunk))
+            for pieces in ([bad], [good], [good]):
+                one, other = local.advance((1, 0), pieces), remote.advance((1, 0), pieces)
+                assert (one.level, one.damaged) == (other.level, other.damaged)
+                assert (one.values is None) == (other.values is None)
+                if one.values is not None:
+                    np.testing.assert_array_equal(one.values, other.values)
+    finally:
+        remote.close()
+
+
+def test_a_process_that_dies_refuses_its_shards() -> None:
+    sink = Sink()
+    engine = ProcessEngine(head().manifest, bundles.compressed().profile)
+    base = chunks_of((0, 0))[0]
+    with decoding(engine) as (decoder, _):
+        os.kill(engine.pid, signal.SIGKILL)
+        decoder.submit(sink, base, data_of(base))
+        sink.wait()
+    assert sink.refused == [(0, 0)]

@@ -51,7 +51,8 @@ def player(made: Made, reader: FaultyReader, **options: Any) -> Player:
     bundle = from_reader(reader)
     bundle.template()
     reader.is_playing = True
-    return Player(bundles.adapter(), bundle, profile=made.profile, **options)
+    options = {"decoder": "thread", "profile": made.profile} | options
+    return Player(bundles.adapter(), bundle, **options)
 
 
 def play(made: Made, reader: FaultyReader, **options: Any) -> EditResult:

@@ -56,7 +56,7 @@ def test_edit_over_a_shaped_link(origin: OriginProcess) -> None:
 
 def test_naive_streaming_over_the_origin(origin: OriginProcess) -> None:
     bundle = sakura.open(f"{origin.url}/raw.skv")
-    result = edit(Player(bundles.adapter(), bundle, policy="wait"))
+    result = edit(Player(bundles.adapter(), bundle, policy="wait", decoder="process"))
     assert result.report.finished_by == "stream"
     assert_same_picture(result.image, injected(bundles.raw_state()))
 

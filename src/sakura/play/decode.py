@@ -1,28 +1,18 @@
-"""A thread that turns chunks into components: digest, codec, inverse transform, RoPE, publish.
+"""A thread that turns chunks into components: it hands them to an engine and publishes the outcome.
 
-It takes shards in the order their chunks came and decodes all that is there of a shard at once. The
-heavy parts run in native code without the interpreter lock.
+It takes shards in the order their chunks came, and all that is there of a shard at once.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
-from numpy.typing import NDArray
-
-from sakura.codec import Codec, ShardDecoder, ShardSpec, TilePlan, inverse_channels
-from sakura.codec.profile import CodecProfile
-from sakura.errors import CodecError, DigestError, PlayError
-from sakura.format import Manifest, Shard, verify_chunk
+from sakura.errors import PlayError
+from sakura.play.engine import Engine, Key, Piece
 from sakura.play.ranges import Chunk
 from sakura.play.state import StateStore
-
-Array = NDArray[Any]
-Key = tuple[int, int]
-"""(block, component)"""
 
 JOIN_S = 5.0
 
@@ -47,42 +37,11 @@ class DecodeSink(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class ShardStream:
-    """One shard's chunks and decoder: layers go in as soon as they and those below are whole."""
-
-    shard: Shard
-    decoder: ShardDecoder
-    _chunks: dict[tuple[int, int], bytes] = field(default_factory=dict)
-
-    def add(self, chunk: Chunk, data: bytes) -> None:
-        """Take a chunk in. Raises DigestError where it is damaged."""
-        verify_chunk(self.shard.layers[chunk.level], chunk.index, data)
-        self._chunks[chunk.level, chunk.index] = data
-
-    def advance(self) -> int:
-        """Decode all whole layers that are next; returns how many layers are decoded in all.
-
-        Raises:
-            CodecError: the codec refuses a layer.
-        """
-        while (level := self.decoder.level) < len(self.shard.layers):
-            places = [(level, n) for n in range(len(self.shard.layers[level].chunks))]
-            if not all(place in self._chunks for place in places):
-                break
-            data = b"".join(self._chunks.pop(place) for place in places)
-            self.decoder.feed_layer(level, data, complete=True)
-        return self.decoder.level
-
-
 class Decoder:
     """Decodes into a store between `start` and `close`."""
 
-    def __init__(self, manifest: Manifest, codec: Codec, profile: CodecProfile, store: StateStore):
-        self._manifest, self._codec, self._profile = manifest, codec, profile
-        self._store = store
-        self._shards = {(shard.block, shard.component): shard for shard in manifest.shards}
-        self._streams: dict[Key, ShardStream] = {}
+    def __init__(self, engine: Engine, store: StateStore) -> None:
+        self._engine, self._store = engine, store
         self._refused: dict[Key, str] = {}
         self._changed = threading.Condition()
         self._waiting: dict[Key, list[tuple[DecodeSink, Chunk, bytes]]] = {}
@@ -110,20 +69,18 @@ class Decoder:
             self._order.clear()
 
     def close(self) -> None:
-        """End the thread. Raises PlayError if it does not end."""
+        """End thread and engine. Raises PlayError if the thread does not end."""
         with self._changed:
             self._is_closed = True
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(JOIN_S)
-            if self._thread.is_alive():
-                raise PlayError("the decode thread does not end")
+        self._engine.close()
+        if self._thread.is_alive():
+            raise PlayError("the decode thread does not end")
 
     def _main(self) -> None:
-        for key in sorted(self._shards, key=lambda key: (key[1], key[0])):
-            if self._order or self._is_closed:
-                break  # the rest is set up when it comes
-            self._stream(key)
+        self._engine.prepare(lambda: not (self._order or self._is_closed))
         while (batch := self._next_batch()) is not None:
             self._decode(batch)
 
@@ -136,39 +93,25 @@ class Decoder:
 
     def _decode(self, batch: list[tuple[DecodeSink, Chunk, bytes]]) -> None:
         sink, last, _ = batch[-1]
-        key, start_s = (last.block, last.component), sink.now()
+        key = last.block, last.component
         try:
-            if key in self._refused:
-                raise CodecError(self._refused[key])
-            self._advance(key, batch, start_s)
+            if key not in self._refused:
+                self._advance(key, batch)
         except Exception as error:  # a dead thread would leave an edit waiting for ever
-            self._refused[key] = str(error)
-            sink.shard_refused(key, str(error))
+            self._refused[key] = f"{type(error).__name__}: {error}"
+        if key in self._refused and not self._is_closed:
+            sink.shard_refused(key, self._refused[key])
 
-    def _advance(
-        self, key: Key, batch: list[tuple[DecodeSink, Chunk, bytes]], start_s: float
-    ) -> None:
-        sink, stream = batch[-1][0], self._stream(key)
-        for _, chunk, data in batch:
-            try:
-                stream.add(chunk, data)
-            except DigestError as error:
-                sink.chunk_refused(chunk, str(error))
-        try:
-            stream.advance()
-        finally:
-            level = stream.decoder.level - 1
-            if level > self._store.levels[key]:
-                coefficients = stream.decoder.coefficients()
-                values = inverse_channels(self._profile, key[0], coefficients)
-                self._store.publish(*key, values, level)
-            if level >= min(chunk.level for _, chunk, _ in batch):
-                sink.decoded(key, level, start_s)
-
-    def _stream(self, key: Key) -> ShardStream:
-        if key not in self._streams:
-            shard, tiles = self._shards[key], self._manifest.tiles
-            plan = TilePlan(tiles.widths, tiles.gains[shard.block])
-            spec = ShardSpec(shard.block, shard.component, shard.delta, plan)
-            self._streams[key] = ShardStream(shard, self._codec.decoder(spec))
-        return self._streams[key]
+    def _advance(self, key: Key, batch: list[tuple[DecodeSink, Chunk, bytes]]) -> None:
+        sink, start_s = batch[-1][0], batch[-1][0].now()
+        chunks = {(chunk.level, chunk.index): chunk for _, chunk, _ in batch}
+        pieces = [Piece(chunk.level, chunk.index, data) for _, chunk, data in batch]
+        outcome = self._engine.advance(key, pieces)
+        for level, index, reason in outcome.damaged:
+            sink.chunk_refused(chunks[level, index], reason)
+        if outcome.values is not None:
+            self._store.publish(*key, outcome.values, outcome.level)
+        if outcome.level >= min(level for level, _ in chunks):
+            sink.decoded(key, outcome.level, start_s)
+        if outcome.refused is not None:
+            self._refused[key] = outcome.refused

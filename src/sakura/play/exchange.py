@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from sakura.events import EventLog
 from sakura.models.base import BlockState
 from sakura.play.deadlines import Mode
-from sakura.play.decode import Decoder, Key
+from sakura.play.decode import Decoder
+from sakura.play.engine import Key
 from sakura.play.fetch import Fetcher
 from sakura.play.messages import (
     Abandon,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,10 @@ from sakura.models.base import Adapter, Request
 from sakura.play.bundle import Bundle
 from sakura.play.deadlines import BlockTimes
 from sakura.play.decode import Decoder
+from sakura.play.decode_process import ProcessEngine
 from sakura.play.downloads import Limits
 from sakura.play.edit import DeviceGuide, EditResult, Job, Listener, edit_on_device
+from sakura.play.engine import LocalEngine
 from sakura.play.exchange import Exchange, Workers
 from sakura.play.fetch import Fetcher
 from sakura.play.fingerprint import check_model, find_profile
@@ -49,6 +51,8 @@ class PlayerOptions:
         floor_db: least PSNR against uncompressed state that injecting may lead to.
         num_fetches: ranges in flight.
         max_total_bytes: bytes of shards to fetch for an edit, None for no limit.
+        decoder: "thread", or "process" to keep decoding away from the executor's interpreter lock
+            at the price of a slower start and more memory.
         profile: codec profile to use instead of the one that ships with the model.
         clock: monotonic seconds.
     """
@@ -57,6 +61,7 @@ class PlayerOptions:
     floor_db: float = 40.0
     num_fetches: int = 3
     max_total_bytes: int | None = None
+    decoder: Literal["process", "thread"] = "thread"
     profile: CodecProfile | None = None
     clock: Callable[[], float] = time.monotonic
 
@@ -65,6 +70,8 @@ class PlayerOptions:
             raise InputError(f"floor_db is {self.floor_db}, expected 0 to 200")
         if not 1 <= self.num_fetches <= 16:
             raise InputError(f"num_fetches is {self.num_fetches}, expected 1 to 16")
+        if self.decoder not in ("process", "thread"):
+            raise InputError(f"decoder is {self.decoder!r}, expected process or thread")
 
 
 class OptionNames(TypedDict, total=False):
@@ -74,6 +81,7 @@ class OptionNames(TypedDict, total=False):
     floor_db: float
     num_fetches: int
     max_total_bytes: int | None
+    decoder: Literal["process", "thread"]
     profile: CodecProfile | None
     clock: Callable[[], float]
 
@@ -114,7 +122,7 @@ class Player:
         self._workers: Workers | None = None
         if self._policy.is_streaming:
             self._profile = find_profile(model, manifest, self.options.profile)
-            self._codec = create_codec(manifest.codec.id, self._profile)
+            create_codec(manifest.codec.id, self._profile)  # complains now, not in the child
 
     def __enter__(self) -> Self:
         if self._profile is not None and self._workers is None:
@@ -207,7 +215,8 @@ class Player:
             lambda keys: self._model.rotate_keys(keys, tokens) if is_unrotated else keys,
         )
         store.skip_empty(manifest.shards)
-        decoder = Decoder(manifest, self._codec, profile, store)
+        make_engine = ProcessEngine if self.options.decoder == "process" else LocalEngine
+        decoder = Decoder(make_engine(manifest, profile), store)
         return Workers(Fetcher(bundle.reader, bundle.info.etag), decoder, store)
 
 
