@@ -63,11 +63,6 @@ def rank_tokens(mass: Array, tile_tokens: int = TILE_TOKENS) -> Importance:
     return Importance(order, widths, tuple(tuple(row) for row in gains.tolist()))
 
 
-def uniform_importance(num_blocks: int, num_tokens: int) -> Importance:
-    """All tokens alike, in canvas order."""
-    return rank_tokens(np.ones((num_blocks, num_tokens)))
-
-
 def token_weights(mass: Array) -> Array:
     """(B, N) weights from the attention mass: its root relative to the block's mean, bounded."""
     mean = mass.mean(1, keepdims=True)
