@@ -135,7 +135,8 @@ def test_rows_agree_with_what_the_methods_are(done: Done) -> None:
     assert ours.bundle_bytes == (done.out / "store" / f"{TASK}.skv").stat().st_size
     assert raw.psnr_vs_uncompressed_db == device.psnr_vs_full_db == 99.0
     for row in done.report.runs:
-        assert 0 <= row.open_s <= row.startup_s <= row.latency_s
+        assert row.open_s >= 0
+        assert 0 <= row.startup_s <= row.latency_s
         assert row.mask_ratio == pytest.approx(27 / 256)
 
 

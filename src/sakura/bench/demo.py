@@ -158,7 +158,7 @@ def _rows(adapter: Adapter, packed: Packed, attempts: Attempts) -> list[Row]:
                 method=method,
                 latency_s=attempt.latency_s,
                 open_s=attempt.open_s,
-                startup_s=attempt.open_s + report.startup_s,
+                startup_s=report.startup_s,
                 stall_s=report.stall_s,
                 num_stalls=report.num_stalls,
                 num_bytes=attempt.num_bytes,

@@ -47,7 +47,8 @@ class Attempt:
 
     Attributes:
         result: picture, report and event log; the log begins when the bundle is open.
-        open_s: from the request until then: head, model check, connections.
+        open_s: before the request, when the user opens the template: head, model check,
+            connections.
         num_bytes: fetched, the head included.
         open_error: why there was no bundle, and the device made the edit alone; or None.
     """
@@ -59,7 +60,7 @@ class Attempt:
 
     @property
     def latency_s(self) -> float:
-        return self.open_s + self.result.report.latency_s
+        return self.result.report.latency_s
 
 
 def run_method(adapter: Adapter, job: Job, method: str, listener: Listener) -> Attempt:

@@ -40,7 +40,7 @@ def _write_run(folder: Path, task: str, method: str, attempt: Attempt) -> bytes:
     attempt.result.events.write_jsonl(folder / f"{name}-events.jsonl")
     title = f"{task} · {METHOD_NAMES[method]} · {attempt.latency_s:.3f} s"
     if attempt.open_s:
-        title += f" ({attempt.open_s:.3f} s of it to open the bundle, before 0)"
+        title += f" ({attempt.open_s:.3f} s before 0 to open the bundle)"
     png = timeline_png(list(attempt.result.events), title)
     (folder / f"{name}-timeline.png").write_bytes(png)
     return png

@@ -16,8 +16,9 @@ class Row:
     """One task by one method: the run with the median latency, and all latencies.
 
     Attributes:
-        latency_s: from the request to the finished picture; opening the bundle is part of it.
-        open_s: part of the latency that opens the bundle (head, connections).
+        latency_s: from the request to the finished picture, the bundle being open: an app opens it
+            when the user picks the template, whose picture is in its head.
+        open_s: what opening took (head, model check, connections); not part of the latency.
         startup_s: until the first block began.
         stall_s: the executor waited, in all.
         num_bytes: fetched, the bundle's head included.
