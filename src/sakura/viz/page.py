@@ -92,7 +92,7 @@ _DOCUMENT = """<!doctype html>
 """
 
 _NOTES = """<p class="note">Latency is the median of the repetitions, the bundle being open (an
-app opens it when the user picks the template); how long opening took stands beside it in report.json.
+app opens it when the user picks the template); how long opening took is in report.json.
 PSNR (dB, against full compute, against uncompressed state and against the ground truth) counts the
 pixels of the active tokens only; 99 dB stands for identical pictures.
 &ldquo;Computed&rdquo; counts the blocks that ran with all tokens on the device.</p>"""
