@@ -45,7 +45,6 @@ def ignore(_text: str, _fraction: float) -> None:
     """No progress display."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Bench:
     """What all measurements share."""
