@@ -268,6 +268,15 @@ class Interrupting:
             self.is_waiting.set()
 
 
+@pytest.fixture
+def heeds_ctrl_c() -> Iterator[None]:
+    """SIGINT interrupts, also under a parent that ignores it, as a background shell does."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeds_ctrl_c")
 def test_ctrl_c_while_waiting_leaves_no_thread() -> None:
     made, interrupting = bundles.raw(), Interrupting()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -68,7 +69,7 @@ class Job:
 
     def render(self, guide: Guide, cached_tokens: Array | None = None) -> Array:
         """Execute the edit on one core: the others belong to fetching and decoding."""
-        with one_thread():
+        with one_thread(), short_turns():
             run = self.model.prepare(self.template, self.request, cached_tokens)
             num_blocks = self.model.geometry.num_blocks
             execute(run, guide, self.log, self.model.schedule.num_steps, num_blocks)
@@ -127,6 +128,22 @@ def edit_on_device(
     job.begin("device")
     image = job.render(DeviceGuide(job.log))
     return job.end(image, job.log.now())
+
+
+TURN_S = 0.0002
+
+
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Python threads take short turns: the executor gives the interpreter up in every tensor
+    operation, and must not wait the usual 5 ms for a decoder thread to hand it back.
+    """
+    turn_s = sys.getswitchinterval()
+    sys.setswitchinterval(TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(turn_s)
 
 
 @contextmanager
