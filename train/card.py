@@ -53,7 +53,7 @@ reproduce:
     python train/train_mini.py POOL OUT --minutes {minutes:.0f}
 
 Batches, noise and initial weights follow from the seed; the learning rate and the batch size follow
-the clock, so another machine makes other, similar weights.
+the clock, so another machine makes other, similar weights. {note}
 
 ## Metrics
 
@@ -91,7 +91,9 @@ def metrics_text(metrics: dict[str, Any] | None, picture: str) -> str:
 """
 
 
-def write_card(state: dict[str, Any], metrics: dict[str, Any] | None, path: Path) -> None:
+def write_card(
+    state: dict[str, Any], metrics: dict[str, Any] | None, path: Path, note: str = ""
+) -> None:
     """Write the card for a training state."""
     steps, samples, spent_s = state["counters"]
     params = sum(v.numel() for v in state["average"].values()) / 1e6
@@ -103,6 +105,7 @@ def write_card(state: dict[str, Any], metrics: dict[str, Any] | None, path: Path
             minutes=spent_s / 60,
             threads=torch.get_num_threads(),
             seed=0,
+            note=note,
             metrics=metrics_text(metrics, f"{path.stem}.png"),
         )
     )
@@ -114,13 +117,14 @@ def main() -> None:
     parser.add_argument("--metrics", type=Path)
     parser.add_argument("--card", type=Path)
     parser.add_argument("--weights", type=Path)
+    parser.add_argument("--note", default="", help="what a reader of the card should know")
     args = parser.parse_args()
     state = torch.load(args.run / "state.pt", weights_only=False, map_location="cpu")
     if args.weights:
         export_weights(state, args.weights)
     if args.card:
         metrics = json.loads(args.metrics.read_text()) if args.metrics else None
-        write_card(state, metrics, args.card)
+        write_card(state, metrics, args.card, args.note)
 
 
 if __name__ == "__main__":
