@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sakura.models.noise import gaussian, philox4x32
+from sakura.models.noise import gaussian, gaussian_rows, philox4x32
 
 # Known-answer tests of Random123 1.14 (kat_vectors, philox4x32 10 rounds).
 VECTORS = [
@@ -40,6 +40,11 @@ def test_streams_and_seeds_are_independent():
     a, b, c = (gaussian((4096,), s, t) for s, t in ((0, 1), (0, 2), (1, 1)))
     for x, y in ((a, b), (a, c), (b, c)):
         assert abs(float(np.corrcoef(x, y)[0, 1])) < 0.08
+
+
+def test_rows_are_those_of_the_whole():
+    rows = np.array([3, 0, 7])
+    np.testing.assert_array_equal(gaussian_rows(rows, 12, 5, 2), gaussian((9, 12), 5, 2)[rows])
 
 
 def test_prefix_is_stable():

@@ -11,6 +11,7 @@ head_dim.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from sakura.models.mini_net import (
     text_ids,
     unpatchify,
 )
-from sakura.models.noise import gaussian
+from sakura.models.noise import gaussian, gaussian_rows
 
 if TYPE_CHECKING:
     from sakura.models.mini import MiniAdapter
@@ -59,10 +60,8 @@ class MiniRun:
         self.active = np.asarray(mask.active)
         self._mask_N1 = torch.from_numpy(mask.bits.reshape(-1, 1).astype(np.float32))
         self._template_BNP = image_tokens(template.image)
-        shape = (1, GRID * GRID, PATCH_DIM)
-        self._noise_BNP = torch.from_numpy(gaussian(shape, template.noise_seed, TEMPLATE_STREAM))
-        own_noise = torch.from_numpy(gaussian(shape, request.seed, REQUEST_STREAM))
-        self._latent_BNP = own_noise[:, self.active]
+        noise = gaussian_rows(self.active, PATCH_DIM, request.seed, REQUEST_STREAM)
+        self._latent_BNP = torch.from_numpy(noise)[None]
         self._text = self._net.text(torch.tensor([prompt_index(template, request.prompt)]))
         self.placement = placement_of(template)
         self._canvas_rope, self._text_rope = adapter.ropes()
@@ -97,9 +96,15 @@ class MiniRun:
         text, rest = self._text_rope, self._canvas_rope
         return torch.cat([text[0], rest[0][index]]), torch.cat([text[1], rest[1][index]])
 
+    @cached_property
+    def _template_noise(self) -> torch.Tensor:
+        """Noise of the cached tokens; a run that only injects never needs it."""
+        shape = (1, GRID * GRID, PATCH_DIM)
+        return torch.from_numpy(gaussian(shape, self._template.noise_seed, TEMPLATE_STREAM))
+
     def _noisy_canvas(self, sigma: float) -> torch.Tensor:
         """Template noised to sigma, with the request's own latent in the active tokens."""
-        noisy = (1 - sigma) * self._template_BNP + sigma * self._noise_BNP
+        noisy = (1 - sigma) * self._template_BNP + sigma * self._template_noise
         noisy[:, self.active] = self._latent_BNP
         return noisy
 

@@ -50,13 +50,32 @@ def gaussian(shape: tuple[int, ...], seed: int, stream: int) -> np.ndarray:
         stream: domain of use (template, request), so equal seeds do not collide.
     """
     size = int(np.prod(shape))
-    num_blocks = -(-size // 4)
-    counter = np.zeros((num_blocks, 4), np.uint32)
-    counter[:, 0] = np.arange(num_blocks)
+    return _normal(np.arange(-(-size // 4)), seed, stream)[:size].reshape(shape)
+
+
+def gaussian_rows(rows: np.ndarray, width: int, seed: int, stream: int) -> np.ndarray:
+    """Some rows of `gaussian((n, width), seed, stream)`, without computing the others.
+
+    Args:
+        rows: indices (r,).
+        width: a multiple of 4.
+        seed: see `gaussian`.
+        stream: see `gaussian`.
+    """
+    assert width % 4 == 0
+    per_row = width // 4
+    blocks = rows[:, None] * per_row + np.arange(per_row)
+    return _normal(blocks.reshape(-1), seed, stream).reshape(len(rows), width)
+
+
+def _normal(blocks: np.ndarray, seed: int, stream: int) -> np.ndarray:
+    """The four values of each counter in `blocks`, flat."""
+    counter = np.zeros((len(blocks), 4), np.uint32)
+    counter[:, 0] = blocks
     counter[:, 3] = stream
     bits = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
     u = (bits.astype(np.float64) + 0.5) / 2.0**32
     radius = np.sqrt(-2.0 * np.log(u[:, 0::2]))
     angle = 2.0 * np.pi * u[:, 1::2]
     normal = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1)
-    return normal.reshape(-1)[:size].astype(np.float32).reshape(shape)
+    return normal.reshape(-1).astype(np.float32)
