@@ -121,7 +121,7 @@ for _own, _stock in (
     (_DoubleProcessor, Flux2KVAttnProcessor),
     (_SingleProcessor, Flux2KVParallelSelfAttnProcessor),
 ):
-    _own.__call__.__signature__ = inspect.signature(_stock.__call__)  # type: ignore[attr-defined, union-attr]
+    _own.__call__.__signature__ = inspect.signature(_stock.__call__)  # type: ignore[union-attr]
 
 
 class MiniFlux2(nn.Module):
