@@ -82,8 +82,7 @@ def overlap(result: EditResult, rate_bps: float) -> float:
     """Latency over max(network time, compute time) + startup; 1 is perfect overlap."""
     report = result.report
     network_s = report.num_bytes * 8 / rate_bps
-    other_s = report.latency_s - report.stall_s - report.startup_s
-    return report.latency_s / (max(network_s, other_s) + report.startup_s)
+    return report.latency_s / (max(network_s, executed_s(result)) + report.startup_s)
 
 
 def steady(bench: Bench, mbps: float) -> list[dict[str, Any]]:
@@ -185,15 +184,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[10, 30, 100, 300])
+    parser.add_argument("--only", nargs="+", default=["outage", "traces", "steady"])
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
 
+    measures: dict[str, Callable[[Bench], list[dict[str, Any]]]] = {
+        "outage": outage,
+        "traces": lambda b: [r for t in trace_names() for r in against_device(b, load_trace(t))],
+        "steady": lambda b: [row for mbps in args.rates for row in steady(b, mbps)],
+    }
+
     def run(bench: Bench) -> dict[str, Any]:
-        return {
-            "outage": outage(bench),
-            "traces": [r for t in trace_names() for r in against_device(bench, load_trace(t))],
-            "steady": [row for mbps in args.rates for row in steady(bench, mbps)],
-        }
+        return {name: measures[name](bench) for name in args.only}
 
     result = prepare(args.repetitions, run)
     result |= {"machine": machine(), "versions": versions(), "repetitions": args.repetitions}
