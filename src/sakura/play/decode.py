@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
-from sakura.errors import PlayError
+from sakura.errors import PlayError, SakuraError
 from sakura.play.engine import Engine, Key, Piece
 from sakura.play.ranges import Chunk
 from sakura.play.state import StateStore
@@ -80,7 +81,9 @@ class Decoder:
             raise PlayError("the decode thread does not end")
 
     def _main(self) -> None:
-        self._engine.prepare(lambda: not (self._order or self._is_closed))
+        # What cannot be set up ahead is refused when its first chunk comes.
+        with suppress(SakuraError):
+            self._engine.prepare(lambda: not (self._order or self._is_closed))
         while (batch := self._next_batch()) is not None:
             self._decode(batch)
 

@@ -63,6 +63,7 @@ class Exchange:
         self._is_over = False
         self._logged_bps = 0.0
         self._spent = 0.0
+        self._given_cost, self._given_level = 0.0, -1  # of the state handed out last
 
     def start(self) -> None:
         """Ask for the first bytes."""
@@ -150,16 +151,22 @@ class Exchange:
 
     def state(self, step: int, block: int) -> BlockState:
         """See `Guide.state`."""
+        # Before the state is read: what is decoded from here on does not count for this block.
+        with self._changed:
+            self._given_cost = self._session.block_cost(step, block)
+        self._given_level = self._workers.store.level_of(step, block)
         return self._workers.store.block_state(step, block)
 
     def end_block(self, step: int, block: int, mode: Mode, start_s: float) -> None:
         """See `Guide.end_block`."""
-        level = self._workers.store.level_of(step, block) if mode == "inject" else -1
+        is_injected = mode == "inject"
+        level = self._given_level if is_injected else -1
+        cost = self._given_cost if is_injected else None
         with self._changed:
             event = self._log.add(
                 "block", step=step, block=block, mode=mode, level=level, start_s=start_s
             )
-            self._take(BlockFinished(step, block, mode, event.t_s - start_s))
+            self._take(BlockFinished(step, block, mode, event.t_s - start_s, cost))
 
     def end_step(self, step: int, start_s: float) -> None:
         """See `Guide.end_step`."""

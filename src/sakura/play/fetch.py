@@ -160,6 +160,11 @@ class Fetcher:
                 transfer.num_silences = 0
                 timeout.reschedule(self._loop.time() + self._retry.silence_s)
                 transfer.sink.arrived(command.fetch, piece)
+        if transfer.position < command.stop:
+            raise StoreError(
+                f"the transfer ended at {transfer.position} of {command.stop}",
+                where=self._reader.url,
+            )
 
 
 def _may_pass(error: Exception) -> bool:

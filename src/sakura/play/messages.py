@@ -60,12 +60,15 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class BlockFinished:
-    """A block was executed."""
+    """A block was executed; `cost` is the predicted error of the state it was given, None where
+    that is what the session knows now.
+    """
 
     step: int
     block: int
     mode: Mode
     duration_s: float
+    cost: float | None = None
 
 
 Event = (

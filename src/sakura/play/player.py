@@ -143,8 +143,10 @@ class Player:
         """End the threads. Raises PlayError where one does not end."""
         workers, self._workers = self._workers, None
         if workers is not None:
-            workers.fetcher.close()
-            workers.decoder.close()
+            try:
+                workers.fetcher.close()
+            finally:
+                workers.decoder.close()
 
     def edit(
         self,

@@ -258,9 +258,14 @@ class Session:
             old = self._decode_s or each_s
             self._decode_s = old + DECODE_WEIGHT * (each_s - old)
 
+    def block_cost(self, step: int, block: int) -> float:
+        """Predicted error of injecting a block at the levels that are decoded now."""
+        return self._ledger.cost(step, block)
+
     def _on_block(self, event: BlockFinished) -> None:
         if event.mode == "inject":
-            self._spent_now += self._ledger.cost(event.step, event.block)
+            now = self.block_cost(event.step, event.block)
+            self._spent_now += now if event.cost is None else event.cost
             self._is_dropped = True
         self._times.observe(event.block, event.mode, event.duration_s)
         self._block = event.block + 1
