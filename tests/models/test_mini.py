@@ -191,6 +191,9 @@ def test_unusable_templates_are_refused(adapter, template, request_, change, wor
 def test_unusable_requests_are_refused(adapter, template, request_):
     with pytest.raises(InputError, match="unknown prompt"):
         adapter.prepare(template, Request(request_.reference, prompt="a cat"))
+    for seed in (-1, 1 << 64):
+        with pytest.raises(InputError, match="out of range"):
+            adapter.prepare(template, Request(request_.reference, seed=seed))
     with pytest.raises(InputError, match="does not cover"):
         adapter.prepare(template, Request(request_.reference, mask=box(0, 0, 2, 2)))
 

@@ -80,6 +80,12 @@ def prompt_index(template: Template, prompt: str | None) -> int:
     return PROMPTS.index(name)
 
 
+def check_seed(seed: int) -> None:
+    """Raise InputError unless the seed is one the noise generator takes."""
+    if not 0 <= seed < 1 << 64:
+        raise InputError(f"seed {seed} is out of range", hint="give 0 to 2^64 - 1")
+
+
 def check_template(template: Template) -> None:
     """Raise InputError unless the template fits the mini model's canvas and tasks."""
     side = GRID * PATCH_PX

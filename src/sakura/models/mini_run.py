@@ -20,7 +20,13 @@ from diffusers.models.embeddings import apply_rotary_emb
 from diffusers.models.transformers.transformer_flux2 import Flux2KVCache, Flux2KVLayerCache
 
 from sakura.models.base import BlockState, Request, Template
-from sakura.models.mini_inputs import fit_reference, image_tokens, placement_of, prompt_index
+from sakura.models.mini_inputs import (
+    check_seed,
+    fit_reference,
+    image_tokens,
+    placement_of,
+    prompt_index,
+)
 from sakura.models.mini_net import (
     GRID,
     NUM_TEXT,
@@ -56,6 +62,7 @@ class MiniRun:
     ) -> None:
         self._adapter, self._net = adapter, adapter.net
         self._template = template
+        check_seed(request.seed)
         mask = request.active_mask(template)
         self.active = np.asarray(mask.active)
         self._mask_N1 = torch.from_numpy(mask.bits.reshape(-1, 1).astype(np.float32))
