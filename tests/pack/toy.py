@@ -68,6 +68,9 @@ class ToyRun:
         if len(self.here) == N:
             self.hidden, self.here = self.hidden[self.active], self.active
 
+    def slot(self, block: int) -> BlockState:
+        raise AssertionError("the packager brings state of its own")
+
     def run_block(self, block: int, state: BlockState | None) -> None:
         if state is not None:
             self.keep_active()

@@ -15,6 +15,7 @@ import pytest
 from sakura.codec import forward, inverse_channels, synthesise
 from sakura.format import Head, parse_head
 from sakura.format.shard import digest
+from sakura.models.base import BlockState
 from sakura.play.decode import Decoder
 from sakura.play.decode_process import ProcessEngine
 from sakura.play.engine import Engine, Key, LocalEngine, Piece
@@ -95,7 +96,7 @@ def test_levels_come_one_after_the_other_and_come_closer() -> None:
         for chunk in chunks_of((block, component)):
             decoder.submit(sink, chunk, data_of(chunk))
             sink.wait()
-            now = store.block_state(0, block)
+            now = store.block_state(0, block, BlockState(*np.empty((2, *exact.shape), np.float32)))
             errors.append(float(np.square(now.values - exact).mean()))
     assert sink.levels == {(block, component): [0, 1, 2, 3]}
     assert errors == sorted(errors, reverse=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sakura.codec import CodecProfile, fit_profile, forward, inverse_channels, synthesise
+from sakura.models.base import BlockState
 from sakura.play.state import StateStore
 from tests.play.bundles import Array
 from tests.play.heads import make_head
@@ -38,6 +39,10 @@ def components(block: int) -> Array:
     return np.stack([inverse_channels(profile(), block, values) for values in coefficients])
 
 
+def slot() -> BlockState:
+    return BlockState(*np.full((2, 5, 3, 8), np.nan, np.float32))
+
+
 @pytest.mark.parametrize("num_decoded", [0, 1, 2, 4])
 def test_steps_are_those_of_the_codec_with_keys_after_rope(num_decoded: int) -> None:
     store = StateStore(profile(), 5, 4, rotate)
@@ -46,7 +51,7 @@ def test_steps_are_those_of_the_codec_with_keys_after_rope(num_decoded: int) -> 
         store.publish(1, component, comps[component].copy(), 2)
     for step in range(4):
         expected = synthesise(profile(), 1, comps[:num_decoded], step)
-        state = store.block_state(step, 1)
+        state = store.block_state(step, 1, slot())
         assert state.rotated
         np.testing.assert_allclose(state.keys, rotate(expected[0]), atol=2e-5)
         np.testing.assert_allclose(state.values, expected[1], atol=2e-5)
@@ -56,7 +61,7 @@ def test_whole_state_comes_back() -> None:
     store = StateStore(profile(), 5, 4, lambda keys: keys)
     for component, values in enumerate(components(0)):
         store.publish(0, component, values.copy(), 0)
-    np.testing.assert_allclose(store.block_state(2, 0).keys, STATE[0, 0, 2], atol=2e-5)
+    np.testing.assert_allclose(store.block_state(2, 0, slot()).keys, STATE[0, 0, 2], atol=2e-5)
 
 
 def test_level_is_the_lowest_of_the_components_in_use() -> None:

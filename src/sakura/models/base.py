@@ -161,6 +161,11 @@ class Run(Protocol):
         """Embed the tokens of a step; `active_only` leaves cached tokens out from the start."""
         ...
 
+    def slot(self, block: int) -> BlockState:
+        """Arrays of the run's own that may be filled with a block's state and given to
+        `run_block`; a state that lies elsewhere is copied. Their content ends with the step."""
+        ...
+
     def run_block(self, block: int, state: BlockState | None) -> None:
         """Compute all tokens (None), or the active ones with injected state of the cached ones."""
         ...

@@ -1,6 +1,6 @@
 """Adapter of mini model A: its weights, identity and what all runs share.
 
-`mini_run.py` executes an edit, `capture_hooks.py` records its state, `mini_inputs.py` prepares
+`mini_run.py` executes an edit, `mini_recorder.py` records its state, `mini_inputs.py` prepares
 pictures and prompts.
 """
 
@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 from sakura.grid import TokenGrid
 from sakura.models import mini_net
 from sakura.models.base import Geometry, Identity, Request, Schedule, Template
-from sakura.models.capture_hooks import MiniRecorder
+from sakura.models.mini_attention import complex_rope, set_processors
 from sakura.models.mini_inputs import check_template
 from sakura.models.mini_net import (
     GRID,
@@ -33,7 +33,8 @@ from sakura.models.mini_net import (
     reference_ids,
     text_ids,
 )
-from sakura.models.mini_run import MiniRun, Rope
+from sakura.models.mini_recorder import MiniRecorder
+from sakura.models.mini_run import MiniRun, reference_pass
 from sakura.models.noise import gaussian
 
 NUM_STEPS = 8
@@ -65,8 +66,9 @@ class MiniAdapter:
 
     def __init__(self, net: MiniFlux2, weights_digest: str) -> None:
         self.net = net.eval().requires_grad_(False)
+        self.processors = set_processors(net.transformer)
         self._weights_digest = weights_digest
-        self._modulations: dict[int, Modulation] = {}
+        self._modulations: dict[float, Modulation] = {}
 
     @classmethod
     def load(cls, path: Path | None = None) -> MiniAdapter:
@@ -77,39 +79,45 @@ class MiniAdapter:
         return cls(net, hashlib.sha256(source.read_bytes()).hexdigest())
 
     @torch.inference_mode()
-    def modulation(self, step: int) -> Modulation:
-        """The modulation of a step, computed once."""
-        if step not in self._modulations:
+    def modulation(self, sigma: float) -> Modulation:
+        """The modulation of a noise level, computed once."""
+        if sigma not in self._modulations:
             transformer = self.net.transformer
-            timestep = torch.tensor([self.schedule.sigmas[step] * 1000.0])
-            temb = transformer.time_guidance_embed(timestep, None)
-            self._modulations[step] = Modulation(
+            temb = transformer.time_guidance_embed(torch.tensor([sigma * 1000.0]), None)
+            self._modulations[sigma] = Modulation(
                 temb,
                 transformer.double_stream_modulation_img(temb),
                 transformer.double_stream_modulation_txt(temb),
                 transformer.single_stream_modulation(temb),
             )
-        return self._modulations[step]
+        return self._modulations[sigma]
 
-    @lru_cache(maxsize=1)  # noqa: B019  (an adapter lives as long as the process)
-    def ropes(self) -> tuple[Rope, Rope]:
-        """RoPE of all canvas tokens and of the text."""
-        embed = self.net.transformer.pos_embed
-        return embed(canvas_ids()), embed(text_ids())
+    def rope(self, ids: torch.Tensor) -> torch.Tensor:
+        """RoPE of token coordinates (T, 4), see `complex_rope`."""
+        return complex_rope(*self.net.transformer.pos_embed(ids))
+
+    @cached_property
+    def canvas_rope(self) -> torch.Tensor:
+        """RoPE of all canvas tokens."""
+        return self.rope(canvas_ids())
+
+    @cached_property
+    def text_rope(self) -> torch.Tensor:
+        """RoPE of the prompt tokens."""
+        return self.rope(text_ids())
 
     def rotate_keys(self, keys: np.ndarray, tokens: np.ndarray) -> np.ndarray:
         """See `Adapter.rotate_keys`. In numpy: a decoder thread must not enter torch's pool."""
-        (cos, sin), _ = self.ropes()
-        cos_N1D, sin_N1D = cos.numpy()[tokens, None], sin.numpy()[tokens, None]
-        turned = np.empty_like(keys)
-        turned[..., 0::2], turned[..., 1::2] = -keys[..., 1::2], keys[..., 0::2]
-        turned *= sin_N1D
-        turned += keys * cos_N1D
-        return turned
+        rope_N1C = self.canvas_rope.numpy()[tokens]
+        turned = np.ascontiguousarray(keys).view(np.complex64) * rope_N1C
+        return turned.view(np.float32)
 
-    @lru_cache(maxsize=1)  # noqa: B019  (an adapter lives as long as the process)
     def identity(self) -> Identity:
         """See `Adapter.identity`."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> Identity:
         config = {**mini_net.CONFIG, "position_scale": mini_net.POSITION_SCALE}
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
         return Identity(
@@ -124,18 +132,8 @@ class MiniAdapter:
     def _canary(self) -> np.ndarray:
         """K/V of a fixed pseudo-reference: 4 tokens, 8 channels of head 0, every block."""
         hidden = torch.from_numpy(gaussian((1, 16, 2 * PATCH_DIM + 1), 0, 99))
-        _, cache = self.net.transformer(
-            hidden,
-            torch.zeros(1, 0, mini_net.TEXT_DIM),
-            torch.zeros(1),
-            reference_ids((0, 0, 8, 8))[:16],
-            text_ids()[:0],
-            return_dict=False,
-            kv_cache_mode="extract",
-            num_ref_tokens=16,
-        )
-        layers = [*cache.double_block_caches, *cache.single_block_caches]
-        sample = [t[0, :4, 0, :8] for layer in layers for t in layer.get()]
+        buffers = reference_pass(self, hidden, reference_ids((0, 0, 8, 8))[:16], num_more=0)
+        sample = [rows[:4, 0, :8] for buffer in buffers for rows in (buffer.keys, buffer.values)]
         return torch.stack(sample).numpy().astype(np.float16).reshape(-1)
 
     def prepare(

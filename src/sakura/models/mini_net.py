@@ -9,9 +9,6 @@ Shape legend: B batch, N canvas tokens, R reference tokens, T text tokens, P val
 
 from __future__ import annotations
 
-import inspect
-from typing import Any
-
 import torch
 from diffusers import Flux2Transformer2DModel
 from diffusers.models.transformers.transformer_flux2 import (
@@ -103,27 +100,6 @@ def text_ids() -> torch.Tensor:
     return ids
 
 
-class _DoubleProcessor(Flux2KVAttnProcessor):
-    """The stock processor. diffusers asks for its signature in every call; here it is at hand."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return super().__call__(*args, **kwargs)
-
-
-class _SingleProcessor(Flux2KVParallelSelfAttnProcessor):
-    """See `_DoubleProcessor`."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return super().__call__(*args, **kwargs)
-
-
-for _own, _stock in (
-    (_DoubleProcessor, Flux2KVAttnProcessor),
-    (_SingleProcessor, Flux2KVParallelSelfAttnProcessor),
-):
-    _own.__call__.__signature__ = inspect.signature(_stock.__call__)  # type: ignore[union-attr]
-
-
 class MiniFlux2(nn.Module):
     """Flux2Transformer2DModel plus the prompt table that stands for a text encoder."""
 
@@ -131,9 +107,9 @@ class MiniFlux2(nn.Module):
         super().__init__()
         self.transformer = Flux2Transformer2DModel(**CONFIG)
         for double in self.transformer.transformer_blocks:
-            double.attn.set_processor(_DoubleProcessor())
+            double.attn.set_processor(Flux2KVAttnProcessor())
         for single in self.transformer.single_transformer_blocks:
-            single.attn.set_processor(_SingleProcessor())
+            single.attn.set_processor(Flux2KVParallelSelfAttnProcessor())
         self.prompts = nn.Embedding(len(PROMPTS), NUM_TEXT * TEXT_DIM)
 
     def text(self, prompt_B: torch.Tensor) -> torch.Tensor:

@@ -1,25 +1,24 @@
-"""One edit of the mini model, block by block, through diffusers' blocks and `kv_cache` arguments.
+"""One edit of the mini model, block by block, through diffusers' blocks.
 
-Reference K/V are extracted once a request by a reference-only pass (exact: reference tokens attend
-only to themselves). A step then runs [text | canvas] tokens; injected template state joins the
-reference in the block's `Flux2KVLayerCache`.
+Reference K/V are extracted once a request by a pass over the reference alone (exact: reference
+tokens attend only to themselves). A step then runs [text | canvas] tokens, which attend to the
+reference, to injected template state and to themselves.
 
-Shape legend: B batch (1), L text + canvas tokens, N canvas tokens, R reference tokens, H heads, D
-head_dim.
+Shape legend: B batch (1), L text tokens, N canvas tokens, R reference tokens, H heads, D head_dim,
+P values of a patch.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from diffusers.models.embeddings import apply_rotary_emb
-from diffusers.models.transformers.transformer_flux2 import Flux2KVCache, Flux2KVLayerCache
 
 from sakura.models.base import BlockState, Request, Template
+from sakura.models.mini_attention import KVBuffer, KVPlace, rotate
 from sakura.models.mini_inputs import (
     check_seed,
     fit_reference,
@@ -31,27 +30,98 @@ from sakura.models.mini_net import (
     GRID,
     NUM_TEXT,
     PATCH_DIM,
+    TEXT_DIM,
     reference_ids,
-    text_ids,
     unpatchify,
 )
 from sakura.models.noise import gaussian, gaussian_rows
 
 if TYPE_CHECKING:
-    from sakura.models.mini import MiniAdapter
+    from sakura.models.mini import MiniAdapter, Modulation
 
 TEMPLATE_STREAM, REQUEST_STREAM = 1, 2
-Rope = tuple[torch.Tensor, torch.Tensor]
+NUM_CANVAS = GRID * GRID
+REFERENCE_SIGMA = 0.0
 
 
-@dataclass
-class _Tokens:
-    """The tokens that a step still computes, text first."""
+@dataclass(slots=True)
+class Pass:
+    """Tokens on their way through the blocks, text first.
 
-    canvas: np.ndarray  # canvas indices
-    text: torch.Tensor | None  # separate stream in double blocks, None once joined
+    Args:
+        hidden: (1, ..., C), text included once `text` is None.
+        text: (1, L, C) in double blocks.
+        rope: of text and others.
+        modulation: of their noise level.
+    """
+
     hidden: torch.Tensor
-    rope: Rope
+    text: torch.Tensor | None
+    rope: torch.Tensor
+    modulation: Modulation
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.rope)
+
+
+def run_block(adapter: MiniAdapter, block: int, tokens: Pass, place: KVPlace) -> None:
+    """Move a pass through one block."""
+    transformer, kwargs = adapter.net.transformer, {"place": place}
+    num_double = adapter.geometry.num_double
+    if block < num_double:
+        tokens.text, tokens.hidden = transformer.transformer_blocks[block](
+            hidden_states=tokens.hidden,
+            encoder_hidden_states=tokens.text,
+            temb_mod_img=tokens.modulation.image,
+            temb_mod_txt=tokens.modulation.text,
+            image_rotary_emb=tokens.rope,
+            joint_attention_kwargs=kwargs,
+        )
+        return
+    if tokens.text is not None:
+        tokens.hidden, tokens.text = torch.cat([tokens.text, tokens.hidden], 1), None
+    tokens.hidden = transformer.single_transformer_blocks[block - num_double](
+        hidden_states=tokens.hidden,
+        encoder_hidden_states=None,
+        temb_mod=tokens.modulation.single,
+        image_rotary_emb=tokens.rope,
+        joint_attention_kwargs=kwargs,
+    )
+
+
+def reference_pass(
+    adapter: MiniAdapter, reference_BRI: torch.Tensor, ids: torch.Tensor, num_more: int
+) -> list[KVBuffer]:
+    """Buffers of all blocks that begin with the reference's K and V and have `num_more` rows."""
+    geometry, num_tokens = adapter.geometry, len(ids)
+    tokens = Pass(
+        adapter.net.transformer.x_embedder(reference_BRI),
+        adapter.net.transformer.context_embedder(torch.zeros(1, 0, TEXT_DIM)),
+        adapter.rope(ids),
+        adapter.modulation(REFERENCE_SIGMA),
+    )
+    buffers = []
+    for block in range(geometry.num_blocks):
+        buffers.append(KVBuffer(num_tokens + num_more, geometry.num_heads, geometry.head_dim))
+        run_block(adapter, block, tokens, buffers[-1].place(0, num_tokens))
+    return buffers
+
+
+class _CachedRows:
+    """Where state of cached tokens goes.
+
+    Args:
+        tokens: canvas index of each row of a state.
+        keep: rows that stay cached in this edit.
+        rope: of the rows kept.
+    """
+
+    def __init__(self, tokens: np.ndarray, is_active_N: np.ndarray, rope: torch.Tensor) -> None:
+        self.tokens = tokens
+        self.keep = np.flatnonzero(~is_active_N[tokens])
+        self.keep_all = len(self.keep) == len(tokens)
+        self.rope = rope[torch.from_numpy(tokens[self.keep].astype(np.int64))]
 
 
 class MiniRun:
@@ -70,43 +140,33 @@ class MiniRun:
         noise = gaussian_rows(self.active, PATCH_DIM, request.seed, REQUEST_STREAM)
         self._latent_BNP = torch.from_numpy(noise)[None]
         self._text = self._net.text(torch.tensor([prompt_index(template, request.prompt)]))
-        self.placement = placement_of(template)
-        self._canvas_rope, self._text_rope = adapter.ropes()
-        self.reference_cache = self._extract_reference(fit_reference(request.reference))
-        self._keep: np.ndarray | None = None
-        self._cached = cached
+        reference = image_tokens(fit_reference(request.reference))
+        self._num_reference = reference.shape[1]
+        with torch.inference_mode():
+            self._buffers = reference_pass(
+                adapter,
+                self._net.reference_input(reference),
+                reference_ids(placement_of(template)),
+                NUM_TEXT + NUM_CANVAS,
+            )
+        self._cached: _CachedRows | None = None
         if cached is not None:
-            self._keep = np.flatnonzero(~mask.bits.reshape(-1)[cached])
-            self._keep_all = len(self._keep) == len(cached)
-            index = torch.from_numpy(cached[self._keep].astype(np.int64))
-            self._cached_rope = (self._canvas_rope[0][index], self._canvas_rope[1][index])
+            self._cached = _CachedRows(cached, mask.bits.reshape(-1), adapter.canvas_rope)
+            self._slots = [self._slot(buffer, self._cached) for buffer in self._buffers]
         self.step = -1
 
-    @torch.inference_mode()
-    def _extract_reference(self, reference: np.ndarray) -> Flux2KVCache:
-        """K/V of the reference tokens in every block, by a pass over the reference alone."""
-        hidden = self._net.reference_input(image_tokens(reference))
-        _, cache = self._net.transformer(
-            hidden,
-            self._text[:, :0],
-            torch.zeros(1),
-            reference_ids(self.placement),
-            text_ids()[:0],
-            return_dict=False,
-            kv_cache_mode="extract",
-            num_ref_tokens=hidden.shape[1],
-        )
-        return cache
-
-    def _rope(self, canvas: np.ndarray) -> Rope:
-        index = torch.from_numpy(canvas)
-        text, rest = self._text_rope, self._canvas_rope
-        return torch.cat([text[0], rest[0][index]]), torch.cat([text[1], rest[1][index]])
+    def _slot(self, buffer: KVBuffer, cached: _CachedRows) -> BlockState:
+        """Arrays for the rows of a state: the buffer's own where all of them stay cached."""
+        if cached.keep_all:
+            rows = slice(self._num_reference, self._num_reference + len(cached.keep))
+            return BlockState(buffer.keys[rows].numpy(), buffer.values[rows].numpy())
+        shape = (len(cached.tokens), *buffer.keys.shape[1:])
+        return BlockState(np.empty(shape, np.float32), np.empty(shape, np.float32))
 
     @cached_property
     def _template_noise(self) -> torch.Tensor:
         """Noise of the cached tokens; a run that only injects never needs it."""
-        shape = (1, GRID * GRID, PATCH_DIM)
+        shape = (1, NUM_CANVAS, PATCH_DIM)
         return torch.from_numpy(gaussian(shape, self._template.noise_seed, TEMPLATE_STREAM))
 
     def _noisy_canvas(self, sigma: float) -> torch.Tensor:
@@ -115,103 +175,85 @@ class MiniRun:
         noisy[:, self.active] = self._latent_BNP
         return noisy
 
+    def _rope(self, canvas: np.ndarray) -> torch.Tensor:
+        adapter = self._adapter
+        if len(canvas) == NUM_CANVAS:
+            return torch.cat([adapter.text_rope, adapter.canvas_rope])
+        return torch.cat([adapter.text_rope, adapter.canvas_rope[torch.from_numpy(canvas)]])
+
+    @cached_property
+    def _active_rope(self) -> torch.Tensor:
+        return self._rope(self.active)
+
     @torch.inference_mode()
     def begin_step(self, step: int, *, active_only: bool) -> None:
         """See `Run.begin_step`."""
         self.step = step
-        transformer = self._net.transformer
-        self._modulation = self._adapter.modulation(step)
-        canvas = self.active if active_only else np.arange(GRID * GRID)
-        noisy = (
-            self._latent_BNP
-            if active_only
-            else self._noisy_canvas(self._adapter.schedule.sigmas[step])
-        )
+        sigma = self._adapter.schedule.sigmas[step]
+        self.canvas = self.active if active_only else np.arange(NUM_CANVAS)
+        noisy = self._latent_BNP if active_only else self._noisy_canvas(sigma)
         hidden = self._net.canvas_input(
-            noisy, self._template_BNP[:, canvas], self._mask_N1[canvas][None]
+            noisy, self._template_BNP[:, self.canvas], self._mask_N1[self.canvas][None]
         )
-        self.tokens = _Tokens(
-            canvas,
-            transformer.context_embedder(self._text),
+        transformer = self._net.transformer
+        self.tokens = Pass(
             transformer.x_embedder(hidden),
-            self._rope(canvas),
+            transformer.context_embedder(self._text),
+            self._active_rope if active_only else self._rope(self.canvas),
+            self._adapter.modulation(sigma),
         )
 
     def _drop_cached(self) -> None:
         """Keep text and active tokens only, for the rest of this step."""
-        tokens = self.tokens
-        index = torch.from_numpy(self.active)
+        tokens, index = self.tokens, torch.from_numpy(self.active)
         if tokens.text is None:
             index = torch.cat([torch.arange(NUM_TEXT), index + NUM_TEXT])
-        self.tokens = _Tokens(
-            self.active, tokens.text, tokens.hidden[:, index], self._rope(self.active)
-        )
-
-    def _reference_layer(self, block: int) -> Flux2KVLayerCache:
-        num_double = self._adapter.geometry.num_double
-        if block < num_double:
-            return self.reference_cache.get_double(block)
-        return self.reference_cache.get_single(block - num_double)
+        tokens.hidden, tokens.rope = tokens.hidden[:, index], self._active_rope
+        self.canvas = self.active
 
     def reference_keys(self, block: int) -> torch.Tensor:
-        """Keys of the reference tokens after RoPE, (1, R, H, D)."""
-        return self._reference_layer(block).get()[0]
+        """Keys of the reference tokens after RoPE, (R, H, D)."""
+        return self._buffers[block].keys[: self._num_reference]
 
-    def _layer_cache(self, block: int, state: BlockState | None) -> Flux2KVLayerCache:
-        """Keys and values that attention sees besides its own tokens'."""
-        reference = self._reference_layer(block)
-        if state is None:
-            return reference
-        assert self._keep is not None, "prepare() was not told which tokens states will hold"
-        keys, values = torch.from_numpy(state.keys), torch.from_numpy(state.values)
-        if not self._keep_all:
-            keys, values = keys[self._keep], values[self._keep]
+    def slot(self, block: int) -> BlockState:
+        """See `Run.slot`."""
+        assert self._cached is not None, "prepare() was not told which tokens states will hold"
+        return self._slots[block]
+
+    def _inject(self, block: int, state: BlockState) -> None:
+        """Bring K and V of cached tokens into the block's buffer, keys after RoPE."""
+        cached, buffer = self._cached, self._buffers[block]
+        assert cached is not None, "prepare() was not told which tokens states will hold"
+        rows = slice(self._num_reference, self._num_reference + len(cached.keep))
+        is_there = cached.keep_all and state.keys is self._slots[block].keys
+        if not is_there:
+            keep = slice(None) if cached.keep_all else cached.keep
+            buffer.keys[rows] = torch.from_numpy(state.keys[keep])
+            buffer.values[rows] = torch.from_numpy(state.values[keep])
         if not state.rotated:
-            keys = apply_rotary_emb(keys[None], self._cached_rope, sequence_dim=1)[0]
-        k_ref, v_ref = reference.get()
-        joined = Flux2KVLayerCache()
-        joined.store(torch.cat([k_ref, keys[None]], 1), torch.cat([v_ref, values[None]], 1))
-        return joined
+            rotate(buffer.keys[rows], cached.rope, buffer.keys[rows])
 
     @torch.inference_mode()
     def run_block(self, block: int, state: BlockState | None) -> None:
         """See `Run.run_block`."""
-        if state is not None and len(self.tokens.canvas) != len(self.active):
-            self._drop_cached()
-        kwargs: dict[str, Any] = {
-            "kv_cache": self._layer_cache(block, state),
-            "kv_cache_mode": "cached",
-        }
-        transformer, tokens = self._net.transformer, self.tokens
-        num_double = self._adapter.geometry.num_double
-        if block < num_double:
-            tokens.text, tokens.hidden = transformer.transformer_blocks[block](
-                hidden_states=tokens.hidden,
-                encoder_hidden_states=tokens.text,
-                temb_mod_img=self._modulation.image,
-                temb_mod_txt=self._modulation.text,
-                image_rotary_emb=tokens.rope,
-                joint_attention_kwargs=kwargs,
-            )
-            return
-        if tokens.text is not None:
-            tokens.hidden, tokens.text = torch.cat([tokens.text, tokens.hidden], 1), None
-        tokens.hidden = transformer.single_transformer_blocks[block - num_double](
-            hidden_states=tokens.hidden,
-            encoder_hidden_states=None,
-            temb_mod=self._modulation.single,
-            image_rotary_emb=tokens.rope,
-            joint_attention_kwargs={**kwargs, "num_txt_tokens": NUM_TEXT},
-        )
+        start = self._num_reference
+        if state is not None:
+            self._inject(block, state)
+            assert self._cached is not None
+            start += len(self._cached.keep)
+            if len(self.canvas) != len(self.active):
+                self._drop_cached()
+        place = self._buffers[block].place(start, start + self.tokens.num_tokens)
+        run_block(self._adapter, block, self.tokens, place)
 
     @torch.inference_mode()
     def end_step(self) -> None:
         """See `Run.end_step`."""
         hidden = self.tokens.hidden[:, NUM_TEXT:]
-        if len(self.tokens.canvas) != len(self.active):
+        if len(self.canvas) != len(self.active):
             hidden = hidden[:, self.active]
         transformer = self._net.transformer
-        change = transformer.proj_out(transformer.norm_out(hidden, self._modulation.temb))
+        change = transformer.proj_out(transformer.norm_out(hidden, self.tokens.modulation.temb))
         clean = self._template_BNP[:, self.active] + change
         sigmas = self._adapter.schedule.sigmas
         ratio = sigmas[self.step + 1] / sigmas[self.step]
@@ -220,7 +262,7 @@ class MiniRun:
     def rotate_keys(self, keys: np.ndarray) -> np.ndarray:
         """See `Run.rotate_keys`."""
         assert self._cached is not None, "prepare() was not told which tokens states will hold"
-        return self._adapter.rotate_keys(keys, self._cached)
+        return self._adapter.rotate_keys(keys, self._cached.tokens)
 
     def image(self) -> np.ndarray:
         """See `Run.image`."""

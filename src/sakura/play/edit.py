@@ -103,7 +103,7 @@ class DeviceGuide:
         """See `Guide.choose`."""
         return "compute"
 
-    def state(self, step: int, block: int) -> BlockState:
+    def state(self, step: int, block: int, slot: BlockState) -> BlockState:
         """Never asked for."""
         raise AssertionError("a device guide injects nothing")
 

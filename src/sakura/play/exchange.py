@@ -149,13 +149,13 @@ class Exchange:
                 self._log_decision(step, block, decision)
         return "inject" if decision.action == "inject" else "compute"
 
-    def state(self, step: int, block: int) -> BlockState:
+    def state(self, step: int, block: int, slot: BlockState) -> BlockState:
         """See `Guide.state`."""
         # Before the state is read: what is decoded from here on does not count for this block.
         with self._changed:
             self._given_cost = self._session.block_cost(step, block)
         self._given_level = self._workers.store.level_of(step, block)
-        return self._workers.store.block_state(step, block)
+        return self._workers.store.block_state(step, block, slot)
 
     def end_block(self, step: int, block: int, mode: Mode, start_s: float) -> None:
         """See `Guide.end_block`."""

@@ -23,8 +23,8 @@ class Guide(Protocol):
         """How to run the next block. May wait, if that is the policy."""
         ...
 
-    def state(self, step: int, block: int) -> BlockState:
-        """State to inject into a block."""
+    def state(self, step: int, block: int, slot: BlockState) -> BlockState:
+        """State to inject into a block; the arrays of `slot` are there to be filled with it."""
         ...
 
     def end_block(self, step: int, block: int, mode: Mode, start_s: float) -> None:
@@ -62,7 +62,8 @@ def streamed_step(run: Run, guide: Guide, log: EventLog, step: int, num_blocks: 
             return False
         start_s = log.now()
         has_injected = mode == "inject"
-        run.run_block(block, guide.state(step, block) if has_injected else None)
+        state = guide.state(step, block, run.slot(block)) if has_injected else None
+        run.run_block(block, state)
         guide.end_block(step, block, mode, start_s)
     run.end_step()
     return True
