@@ -25,13 +25,15 @@ Observer = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KVPlace:
-    """Rows of a block's buffer.
+    """Rows of a block's buffer. Blocks hand it to their processor in the place of the RoPE.
 
     Args:
+        rope: of the tokens of this pass, see `complex_rope`.
         own_keys, own_values: (T, H, D) of the tokens of this pass, to be written.
         keys, values: (N, H, D) all that they attend to, their own included.
     """
 
+    rope: torch.Tensor
     own_keys: torch.Tensor
     own_values: torch.Tensor
     keys: torch.Tensor
@@ -45,10 +47,10 @@ class KVBuffer:
         self.keys = torch.empty(num_rows, num_heads, head_dim)
         self.values = torch.empty(num_rows, num_heads, head_dim)
 
-    def place(self, start: int, stop: int) -> KVPlace:
-        """For tokens with the rows start..stop, which attend to all rows below `stop`."""
-        own, seen = slice(start, stop), slice(0, stop)
-        return KVPlace(self.keys[own], self.values[own], self.keys[seen], self.values[seen])
+    def place(self, start: int, rope: torch.Tensor) -> KVPlace:
+        """For the tokens of a RoPE, from row `start` on; they attend to all rows up to theirs."""
+        own, seen = slice(start, start + len(rope)), slice(0, start + len(rope))
+        return KVPlace(rope, self.keys[own], self.values[own], self.keys[seen], self.values[seen])
 
 
 def complex_rope(cos_TD: torch.Tensor, sin_TD: torch.Tensor) -> torch.Tensor:
@@ -106,18 +108,17 @@ class SingleProcessor:
         attn: Any,
         hidden_states: torch.Tensor,
         attention_mask: None,
-        image_rotary_emb: torch.Tensor,
         place: KVPlace,
     ) -> torch.Tensor:
-        """Attention and MLP of tokens (1, T, C), text first, by `complex_rope`."""
+        """Attention and MLP of tokens (1, T, C), text first."""
         joint_TC, width = attn.to_qkv_mlp_proj(hidden_states)[0], attn.inner_dim
         query, key = self._norm(joint_TC[:, : 2 * width])
         value = joint_TC[:, 2 * width : 3 * width].unflatten(-1, key.shape[1:])
         if self.observer is not None:
             self.observer(query, key, value)
-        rotate(key, image_rotary_emb, place.own_keys)
+        rotate(key, place.rope, place.own_keys)
         place.own_values.copy_(value)
-        rotate(query, image_rotary_emb, query)
+        rotate(query, place.rope, query)
         gate, linear = joint_TC[:, 3 * width :].chunk(2, -1)
         out_TC = joint_TC.new_empty(len(joint_TC), width + gate.shape[-1])
         out_TC[:, :width] = attend(query, place)
@@ -140,11 +141,10 @@ class DoubleProcessor:
         hidden_states: torch.Tensor,
         encoder_hidden_states: torch.Tensor,
         attention_mask: None,
-        image_rotary_emb: torch.Tensor,
         place: KVPlace,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Attention of canvas tokens (1, T - L, C) and text tokens (1, L, C); rows and RoPE have
-        the text first."""
+        """Attention of canvas tokens (1, T - L, C) and text tokens (1, L, C); their rows have the
+        text first."""
         num_text = encoder_hidden_states.shape[1]
         text_TC = attn.to_added_qkv(encoder_hidden_states)[0]
         canvas_TC = attn.to_qkv(hidden_states)[0]
@@ -156,8 +156,8 @@ class DoubleProcessor:
         place.own_values.view(-1, width)[num_text:] = canvas_TC[:, 2 * width :]
         if self.observer is not None:
             self.observer(query, key, place.own_values)
-        rotate(key, image_rotary_emb, place.own_keys)
-        rotate(query, image_rotary_emb, query)
+        rotate(key, place.rope, place.own_keys)
+        rotate(query, place.rope, query)
         out_TC = attend(query, place)
         return attn.to_out[0](out_TC[None, num_text:]), attn.to_add_out(out_TC[None, :num_text])
 

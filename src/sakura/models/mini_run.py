@@ -60,14 +60,10 @@ class Pass:
     rope: torch.Tensor
     modulation: Modulation
 
-    @property
-    def num_tokens(self) -> int:
-        return len(self.rope)
-
 
 def run_block(adapter: MiniAdapter, block: int, tokens: Pass, place: KVPlace) -> None:
     """Move a pass through one block."""
-    transformer, kwargs = adapter.net.transformer, {"place": place}
+    transformer = adapter.net.transformer
     num_double = adapter.geometry.num_double
     if block < num_double:
         tokens.text, tokens.hidden = transformer.transformer_blocks[block](
@@ -75,8 +71,7 @@ def run_block(adapter: MiniAdapter, block: int, tokens: Pass, place: KVPlace) ->
             encoder_hidden_states=tokens.text,
             temb_mod_img=tokens.modulation.image,
             temb_mod_txt=tokens.modulation.text,
-            image_rotary_emb=tokens.rope,
-            joint_attention_kwargs=kwargs,
+            image_rotary_emb=place,
         )
         return
     if tokens.text is not None:
@@ -85,8 +80,7 @@ def run_block(adapter: MiniAdapter, block: int, tokens: Pass, place: KVPlace) ->
         hidden_states=tokens.hidden,
         encoder_hidden_states=None,
         temb_mod=tokens.modulation.single,
-        image_rotary_emb=tokens.rope,
-        joint_attention_kwargs=kwargs,
+        image_rotary_emb=place,
     )
 
 
@@ -104,7 +98,7 @@ def reference_pass(
     buffers = []
     for block in range(geometry.num_blocks):
         buffers.append(KVBuffer(num_tokens + num_more, geometry.num_heads, geometry.head_dim))
-        run_block(adapter, block, tokens, buffers[-1].place(0, num_tokens))
+        run_block(adapter, block, tokens, buffers[-1].place(0, tokens.rope))
     return buffers
 
 
@@ -243,7 +237,7 @@ class MiniRun:
             start += len(self._cached.keep)
             if len(self.canvas) != len(self.active):
                 self._drop_cached()
-        place = self._buffers[block].place(start, start + self.tokens.num_tokens)
+        place = self._buffers[block].place(start, self.tokens.rope)
         run_block(self._adapter, block, self.tokens, place)
 
     @torch.inference_mode()
