@@ -35,7 +35,7 @@ from sakura.pack.edits import Injection, to_db, to_mse
 from sakura.pack.importance import Importance, rank_tokens
 from sakura.pack.job import Job, make_job
 from sakura.pack.ladder import Ladder, coefficients, decoded_levels
-from sakura.pack.options import PackOptions, PackReport
+from sakura.pack.options import PackOptions, PackReport, missed_targets
 from sakura.pack.picture import pack_picture
 from sakura.pack.tuning import (
     MAX_TRIALS,
@@ -90,6 +90,7 @@ def pack(
         predicted_db=bundle.levels_db,
         num_cached=num_cached,
         num_reused=work.num_reused,
+        missed=missed_targets(job.options, bundle.levels_db),
     )
 
 
@@ -233,8 +234,10 @@ def _encode(
 
 
 def _to_npz(**arrays: Array) -> bytes:
+    # numpy 2.0 would take a keyword of np.savez such as allow_pickle for one more array.
+    assert not any(array.dtype.hasobject for array in arrays.values())
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 
