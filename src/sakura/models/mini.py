@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 
@@ -91,9 +91,12 @@ class MiniAdapter:
             )
         return self._modulations[step]
 
-    @lru_cache(maxsize=1)  # noqa: B019  (an adapter lives as long as the process)
     def ropes(self) -> tuple[Rope, Rope]:
         """RoPE of all canvas tokens and of the text."""
+        return self._ropes
+
+    @cached_property
+    def _ropes(self) -> tuple[Rope, Rope]:
         embed = self.net.transformer.pos_embed
         return embed(canvas_ids()), embed(text_ids())
 
@@ -107,9 +110,12 @@ class MiniAdapter:
         turned += keys * cos_N1D
         return turned
 
-    @lru_cache(maxsize=1)  # noqa: B019  (an adapter lives as long as the process)
     def identity(self) -> Identity:
         """See `Adapter.identity`."""
+        return self._identity
+
+    @cached_property
+    def _identity(self) -> Identity:
         config = {**mini_net.CONFIG, "position_scale": mini_net.POSITION_SCALE}
         canonical = json.dumps(config, sort_keys=True, separators=(",", ":"))
         return Identity(

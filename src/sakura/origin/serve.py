@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -44,7 +45,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         raise StoreError(f"cannot listen: {error}", where=f"{host}:{port}", hint=hint) from error
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # accepted sockets inherit it
+    with suppress(AttributeError):  # not on every system; accepted sockets inherit it
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
     return listener
 
