@@ -149,6 +149,7 @@ def test_the_floor_holds_and_the_report_agrees_with_the_log() -> None:
     assert len(ends) == len(result.events.of("fetch_start"))
     assert report.mask_ratio == bundles.template().mask.ratio
     assert (report.canary_distance, report.task) == (0.0, "face-swap")
+    assert (report.num_damaged, report.damaged_shards) == (0, ())
     assert report.latency_s >= report.startup_s > 0
 
 
@@ -199,6 +200,7 @@ def test_damage_on_the_way_is_refused_and_mended_by_a_second_fetch() -> None:
     (fault,) = result.events.of("fault")
     assert (fault.data["source"], fault.data["is_final"]) == ("decode", False)
     assert (result.report.finished_by, result.report.fetch_error) == ("stream", None)
+    assert (result.report.num_damaged, result.report.damaged_shards) == (1, ((0, 0),))
     assert_same_picture(result.image, injected(bundles.raw_state()))
 
 
@@ -207,6 +209,7 @@ def test_damage_at_the_origin_costs_one_block_and_no_more() -> None:
     start, _ = head_of(made).span(head_of(made).manifest.shards[0].layers[0])
     result = play(made, FaultyReader(made.data, flips(start + 100)), policy="wait")
     assert len(result.events.of("fault")) == 2
+    assert (result.report.num_damaged, result.report.damaged_shards) == (1, ((0, 0),))
     assert result.report.levels == ((-1, 0, 0, 0, 0, 0),) + ((0,) * 6,) * 7
 
 

@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sakura.events import EventLog
 from sakura.models.base import BlockState
@@ -103,7 +104,8 @@ class Exchange:
             if self._is_over or fetch not in self._buffers:
                 return
             self._end_fetch(fetch, reason)
-            self._take(FetchFailed(fetch, reason), "fetch", reason)
+            fault = {"source": "fetch", "reason": reason}
+            self._take(FetchFailed(fetch, reason), fault)
 
     # Called in the decoder's thread.
 
@@ -122,13 +124,15 @@ class Exchange:
         """See `DecodeSink.chunk_refused`."""
         with self._changed:
             if not self._is_over:
-                self._take(ChunkRefused(chunk, reason), "decode", reason)
+                place = (chunk.block, chunk.component, chunk.level, chunk.index)
+                self._take(ChunkRefused(chunk, reason), decode_fault(reason, place))
 
     def shard_refused(self, shard: Key, reason: str) -> None:
         """See `DecodeSink.shard_refused`."""
         with self._changed:
             if not self._is_over:
-                self._take(ShardRefused(*shard, reason), "decode", reason)
+                place = (*shard, -1, -1)
+                self._take(ShardRefused(*shard, reason), decode_fault(reason, place))
 
     # Called in the executor's thread.
 
@@ -175,11 +179,11 @@ class Exchange:
 
     # Called with the lock held.
 
-    def _take(self, event: Event, source: str = "", fault: str = "") -> None:
+    def _take(self, event: Event, fault: dict[str, Any] | None = None) -> None:
         commands = self._session.handle(event, self.now())
-        if fault:
+        if fault is not None:
             is_final = self._session.stop_reason is not None
-            self._log.add("fault", source=source, reason=fault, is_final=is_final)
+            self._log.add("fault", **fault, is_final=is_final)
         self._carry_out(commands)
         self._changed.notify_all()
 
@@ -225,3 +229,9 @@ class Exchange:
         if bps and not self._logged_bps / RATE_CHANGE <= bps <= self._logged_bps * RATE_CHANGE:
             self._logged_bps = bps
             self._log.add("throughput", bps=bps)
+
+
+def decode_fault(reason: str, place: tuple[int, int, int, int]) -> dict[str, Any]:
+    """Fields of a `fault` event; `place` is the block, component, level and index refused."""
+    names = ("block", "component", "level", "index")
+    return {"source": "decode", "reason": reason, **dict(zip(names, place, strict=True))}

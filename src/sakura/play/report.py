@@ -32,6 +32,8 @@ class RunReport:
         predicted_db: PSNR to expect against uncompressed state; None where nothing was injected.
         finished_by: "stream" if every block was injected, "device" if none was, else "mixed".
         fetch_error: why fetching ended early, or None.
+        num_damaged: chunks that were refused, each counted once.
+        damaged_shards: (block, component) of the shards they belong to.
         canary_distance: how far the model is from the one the bundle was captured with.
         levels: per step and block, the level that was injected, -1 for computed.
     """
@@ -50,6 +52,8 @@ class RunReport:
     predicted_db: float | None
     finished_by: Literal["stream", "device", "mixed"]
     fetch_error: str | None
+    num_damaged: int
+    damaged_shards: tuple[tuple[int, int], ...]
     canary_distance: float | None
     levels: tuple[tuple[int, ...], ...]
 
@@ -68,6 +72,7 @@ def make_report(events: Iterable[Event]) -> RunReport:
     flat = [level for row in levels for level in row]
     num_computed = flat.count(COMPUTED)
     num_injected = len(flat) - num_computed
+    damaged = _damaged(log)
     mse = sum(event.data.get("mse", 0.0) for event in log if event.kind == "step")
     return RunReport(
         policy=start["policy"],
@@ -84,6 +89,8 @@ def make_report(events: Iterable[Event]) -> RunReport:
         predicted_db=-10 * math.log10(mse) if num_injected and mse > 0 else None,
         finished_by="device" if not num_injected else "mixed" if num_computed else "stream",
         fetch_error=_fetch_error(log),
+        num_damaged=len(damaged),
+        damaged_shards=tuple(sorted({place[:2] for place in damaged})),
         canary_distance=start.get("canary_distance"),
         levels=levels,
     )
@@ -98,6 +105,17 @@ def _levels(log: list[Event], num_steps: int, num_blocks: int) -> tuple[tuple[in
             is_injected = data["mode"] == "inject"
             levels[data["step"]][data["block"]] = data["level"] if is_injected else COMPUTED
     return tuple(tuple(row) for row in levels)
+
+
+def _damaged(log: list[Event]) -> set[tuple[int, int, int, int]]:
+    """(block, component, level, index) of refused chunks; -1, -1 where the codec refuses a shard.
+
+    A chunk that is refused twice is one, and so is a shard that is refused on top of its chunks.
+    """
+    faults = [event.data for event in log if event.kind == "fault" and "block" in event.data]
+    places = {(f["block"], f["component"], f["level"], f["index"]) for f in faults}
+    bad_chunks = {place[:2] for place in places if place[2] >= 0}
+    return {place for place in places if place[2] >= 0 or place[:2] not in bad_chunks}
 
 
 def _fetch_error(log: list[Event]) -> str | None:
