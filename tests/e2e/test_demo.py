@@ -21,7 +21,7 @@ from sakura.bench.tasks import load_task
 from sakura.cli import run
 from sakura.codec import fit_profile
 from sakura.events import Event, read_jsonl
-from sakura.format import verify_bundle
+from sakura.format import Head, parse_head, verify_bundle
 from sakura.images import load_rgb
 from sakura.models.base import Request, full_compute
 from sakura.models.mini import MiniAdapter
@@ -235,6 +235,26 @@ def test_edit_streams_and_writes_its_logs(
     assert np.array_equal(load_rgb(out), load_rgb(done.out / f"{TASK}-uncompressed.png"))
     assert read_jsonl(events.read_text().splitlines())[-1].kind == "run_end"
     assert timeline.read_bytes().startswith(b"\x89PNG")
+
+
+def test_edit_warns_of_damage_although_there_is_a_picture(
+    done: Done, mini: MiniAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray((done.out / "store" / f"{TASK}-uncompressed.skv").read_bytes())
+    head = parse_head(bytes(data), len(data))
+    assert isinstance(head, Head)
+    shard = head.manifest.shards[-1]
+    data[head.span(shard.layers[0])[0]] ^= 1
+    damaged, out = tmp_path / "damaged.skv", tmp_path / "e.png"
+    damaged.write_bytes(data)
+    assert run([*edit_args(str(damaged), out), "--policy", "wait", "--json"]) == 0
+    stdout, stderr = capsys.readouterr()
+    report = json.loads(stdout)
+    assert (report["num_damaged"], report["finished_by"]) == (1, "mixed")
+    assert report["damaged_shards"] == [[shard.block, shard.component]]
+    assert "warning: 1 damaged" in stderr
+    assert f"block {shard.block} component {shard.component}" in stderr
+    assert out.exists()
 
 
 def test_edit_falls_back_to_the_device(

@@ -23,9 +23,9 @@ def staged_folder(out: Path) -> Iterator[Path]:
         InputError: `out` is a file.
         StoreError: it cannot be written, or another process is writing it.
     """
-    if out.exists() and not out.is_dir():
-        raise InputError("the output is a file", where=str(out), hint="name a folder")
     with writing(out):
+        if out.exists() and not out.is_dir():
+            raise InputError("the output is a file", where=str(out), hint="name a folder")
         out.parent.mkdir(parents=True, exist_ok=True)
         with output_lock(out):
             folder = out.with_name(f".{out.name}.part")

@@ -233,7 +233,7 @@ def _encode(
     return ladder.codec.encode_shard(spec, material.coefs[place], num_layers)
 
 
-def _to_npz(**arrays: Array) -> bytes:
+def _to_npz(**arrays: Any) -> bytes:
     # numpy 2.0 would take a keyword of np.savez such as allow_pickle for one more array.
     assert not any(array.dtype.hasobject for array in arrays.values())
     buffer = io.BytesIO()

@@ -83,4 +83,3 @@ def work_folder(out: str | Path, key: str) -> Iterator[WorkFolder]:
 def work_path(out: Path) -> Path:
     """Where the work on an output is kept: `.NAME.skv.work` beside it."""
     return out.with_name(f".{out.name}.work")
-

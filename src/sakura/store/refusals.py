@@ -14,6 +14,7 @@ from types import MappingProxyType
 from sakura.errors import NotFoundError, StoreError
 
 _FULL = "free some space or choose another disk"
+_FILE = "a part of the path is a file; name a folder there"
 _CLOSED = "choose a folder that you may write to"
 HINTS: Mapping[int, str] = MappingProxyType(
     {
@@ -27,7 +28,8 @@ HINTS: Mapping[int, str] = MappingProxyType(
         errno.ELOOP: "its links lead in a circle; name the file itself",
         errno.EISDIR: "name a file in it",
         errno.ENOENT: "create the folder first",
-        errno.ENOTDIR: "a part of the path is a file; name a folder there",
+        errno.EEXIST: _FILE,
+        errno.ENOTDIR: _FILE,
     }
 )
 """What to do about each kind of refusal."""
