@@ -21,6 +21,7 @@ from sakura.bench.tasks import load_task
 from sakura.cli import run
 from sakura.codec import fit_profile
 from sakura.events import Event, read_jsonl
+from sakura.fidelity import MAX_DB
 from sakura.format import Head, parse_head, verify_bundle
 from sakura.images import load_rgb
 from sakura.models.base import Request, full_compute
@@ -133,7 +134,7 @@ def test_rows_agree_with_what_the_methods_are(done: Done) -> None:
     assert ours.recomputed_blocks + ours.injected_blocks == num_blocks
     assert raw.num_bytes >= raw.raw_state_bytes == ours.raw_state_bytes
     assert ours.bundle_bytes == (done.out / "store" / f"{TASK}.skv").stat().st_size
-    assert raw.psnr_vs_uncompressed_db == device.psnr_vs_full_db == 99.0
+    assert raw.psnr_vs_uncompressed_db == device.psnr_vs_full_db == MAX_DB
     for row in done.report.runs:
         assert row.open_s >= 0
         assert 0 <= row.startup_s <= row.latency_s

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sakura.bench.devices import StepCost, phone_step, scale_link
-from sakura.bench.fidelity import psnr_db
 from sakura.bench.machine import machine, versions
 from sakura.bench.methods import Attempt, measure_step_s, median_attempt, run_method
 from sakura.bench.options import DemoOptions, Link, Watch
@@ -18,6 +17,7 @@ from sakura.bench.packed import DemoModel, Packed, pack_task
 from sakura.bench.report import METHODS, DemoReport, Row
 from sakura.bench.staging import staged_folder
 from sakura.bench.tasks import load_task
+from sakura.fidelity import psnr_db
 from sakura.models import load_model
 from sakura.models.base import Adapter
 from sakura.origin.serve import OriginProcess

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec import EncodedShard
+from sakura.fidelity import to_db, to_mse
 from sakura.format import write_bundle
 from sakura.format.manifest import Predicted
 from sakura.models.base import Adapter, Template
@@ -31,7 +32,7 @@ from sakura.pack.allocate import (
 )
 from sakura.pack.capture import Capture, capture
 from sakura.pack.describe import draft_manifest, step_share
-from sakura.pack.edits import Injection, to_db, to_mse
+from sakura.pack.edits import Injection
 from sakura.pack.importance import Importance, rank_tokens
 from sakura.pack.job import Job, make_job
 from sakura.pack.ladder import Ladder, coefficients, decoded_levels

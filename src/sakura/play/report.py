@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from sakura.events import Event
+from sakura.fidelity import to_db
 
 COMPUTED = -1
 
@@ -86,7 +86,7 @@ def make_report(events: Iterable[Event]) -> RunReport:
         recomputed_blocks=num_computed,
         injected_blocks=num_injected,
         mask_ratio=start["mask_ratio"],
-        predicted_db=-10 * math.log10(mse) if num_injected and mse > 0 else None,
+        predicted_db=to_db(mse) if num_injected and mse > 0 else None,
         finished_by="device" if not num_injected else "mixed" if num_computed else "stream",
         fetch_error=_fetch_error(log),
         num_damaged=len(damaged),
