@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +12,12 @@ import pytest
 import torch
 from PIL import Image
 
-from sakura.bench.demo import run_all, run_demo
+from sakura.bench.demo import make_report, run_all, run_demo
 from sakura.bench.devices import LinkScale
+from sakura.bench.methods import Attempt
 from sakura.bench.options import DemoOptions, Link
 from sakura.bench.packed import DemoModel, Packed
-from sakura.bench.report import METHODS, DemoReport
+from sakura.bench.report import HEADERS, METHODS, DemoReport, table_rows
 from sakura.bench.tasks import load_task
 from sakura.cli import run
 from sakura.codec import fit_profile
@@ -29,6 +30,7 @@ from sakura.models.mini import MiniAdapter
 from sakura.models.mini_net import MiniFlux2
 from sakura.origin.serve import OriginProcess
 from sakura.pack import load_template
+from sakura.play import edit_on_device
 from sakura.play.edit import one_thread
 from sakura.store.trace import Trace
 
@@ -139,6 +141,27 @@ def test_rows_agree_with_what_the_methods_are(done: Done) -> None:
         assert row.open_s >= 0
         assert 0 <= row.startup_s <= row.latency_s
         assert row.mask_ratio == pytest.approx(27 / 256)
+
+
+def test_a_fallback_to_the_device_is_no_uncompressed_reference(done: Done) -> None:
+    one = packed_task(done.adapter)
+    device = Attempt(edit_on_device(done.adapter, one.template, one.request))
+    streamed = replace(
+        device,
+        result=replace(device.result, report=replace(device.result.report, finished_by="stream")),
+    )
+    attempts = {(TASK, method): [device] for method in METHODS}
+    setting = DemoOptions(repetitions=1), Link(Trace.constant(1e8), 0.0, LinkScale(1.0, 1.0))
+    report = make_report(done.adapter, [one], attempts, setting)
+    for row in json.loads(json.dumps(report.to_json()))["runs"]:
+        assert row["psnr_vs_uncompressed_db"] is None
+        assert "uncompressed" in row["psnr_vs_uncompressed_note"]
+    column = HEADERS.index("raw")
+    assert {cells[column] for cells in table_rows(report)} == {"-"}
+    attempts[TASK, "uncompressed"] = [device, streamed]
+    report = make_report(done.adapter, [one], attempts, setting)
+    assert {row.psnr_vs_uncompressed_db for row in report.runs} == {MAX_DB}
+    assert {row.psnr_vs_uncompressed_note for row in report.runs} == {None}
 
 
 def test_bundles_in_the_store_are_intact(done: Done) -> None:

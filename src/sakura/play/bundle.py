@@ -63,6 +63,9 @@ class Bundle:
         head: the parsed head.
         prefix: what was read of the object to get there.
         open_s: how long that took.
+
+    Attributes:
+        head_bytes: read so far of head and template picture, and what came along with them.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class Bundle:
         if data is None:
             start = self.head.data_start + blob.offset
             data = self.reader.read(start, start + blob.length, self.info.etag)
+            self.head_bytes += len(data)
         if digest(data) != blob.digest:
             raise DigestError("the template picture is damaged", where=where)
         pixels = _decode(data, expected.width, expected.height)
