@@ -189,8 +189,9 @@ def test_an_origin_that_dies_midway_leaves_a_finished_edit(
     assert sum(len(row) for row in report.levels) == 48
     outside = ~np.repeat(np.repeat(bundles.template().mask.bits, 8, 0), 8, 1)
     np.testing.assert_array_equal(result.image[outside], bundles.template().image[outside])
-    for event in result.events.of("fault"):
-        assert event.data["is_final"]
+    faults = [event.data for event in result.events.of("fault")]
+    assert [fault["reason"] for fault in faults if fault["is_final"]] in ([], [report.fetch_error])
+    assert bool(report.fetch_error) == bool(faults)
 
 
 def test_damage_on_the_way_is_refused_and_mended_by_a_second_fetch() -> None:

@@ -113,7 +113,7 @@ class Downloads:
         return commands
 
     def on_failure(self, event: FetchFailed, now_s: float) -> list[Command]:
-        """One fetch failed for good: so will the others."""
+        """A fetch has failed although it was tried again: so will the others."""
         if self._in_flight.pop(event.fetch, None) is None:
             return []
         self._throughput.ended(event.fetch, now_s)

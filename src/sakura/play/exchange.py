@@ -98,6 +98,12 @@ class Exchange:
             self._carry_out(commands, buffer)
             self._log_rate()
 
+    def stumbled(self, fetch: int, reason: str) -> None:
+        """See `FetchSink.stumbled`."""
+        with self._changed:
+            if not self._is_over and fetch in self._buffers:
+                self._log.add("fault", source="fetch", reason=reason, is_final=False)
+
     def failed(self, fetch: int, reason: str) -> None:
         """See `FetchSink.failed`."""
         with self._changed:

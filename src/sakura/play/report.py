@@ -31,7 +31,7 @@ class RunReport:
         mask_ratio: share of the tokens that are active.
         predicted_db: PSNR to expect against uncompressed state; None where nothing was injected.
         finished_by: "stream" if every block was injected, "device" if none was, else "mixed".
-        fetch_error: why fetching ended early, or None.
+        fetch_error: why fetching ended early, or had broken off when the edit ended; or None.
         num_damaged: chunks that were refused, each counted once.
         damaged_shards: (block, component) of the shards they belong to.
         canary_distance: how far the model is from the one the bundle was captured with.
@@ -119,5 +119,13 @@ def _damaged(log: list[Event]) -> set[tuple[int, int, int, int]]:
 
 
 def _fetch_error(log: list[Event]) -> str | None:
-    faults = [event.data for event in log if event.kind == "fault"]
-    return next((fault["reason"] for fault in faults if fault["is_final"]), None)
+    """The final fault, or one of the fetches after which no byte came until the edit was over."""
+    reason: str | None = None
+    for event in log:
+        if event.kind == "fault" and event.data["is_final"]:
+            return str(event.data["reason"])
+        if event.kind == "fault" and event.data["source"] == "fetch":
+            reason = event.data["reason"]
+        elif event.kind == "fetch_bytes":
+            reason = None
+    return reason
