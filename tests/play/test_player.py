@@ -24,6 +24,7 @@ from sakura.format import Head, parse_head
 from sakura.grid import TokenMask
 from sakura.models.base import BlockState, Request
 from sakura.play import EditResult, Player, edit_on_device
+from sakura.play import bundle as opening
 from sakura.play.bundle import from_reader
 from sakura.play.edit import one_thread
 from sakura.play.player import pixels_of
@@ -160,6 +161,38 @@ def test_naive_streaming_gives_the_edit_of_uncompressed_state() -> None:
     assert result.report.num_bytes == sum(
         layer.num_bytes for shard in head_of(made).manifest.shards for layer in shard.layers
     )
+    assert_same_picture(result.image, injected(bundles.raw_state()))
+
+
+def test_shards_that_came_with_the_head_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture is the same, and the first bytes cross the link once."""
+    made = bundles.raw()
+    head = head_of(made)
+    num_bytes = sum(layer.num_bytes for shard in head.manifest.shards for layer in shard.layers)
+    start, stop = head.span(head.manifest.shards[2].layers[0])
+    monkeypatch.setattr(opening, "FIRST_BYTES", (start + stop) // 2)
+    reader = FaultyReader(made.data)
+    result = play(made, reader, policy="wait")
+    assert_same_picture(result.image, injected(bundles.raw_state()))
+    assert result.report.levels == ((0,) * 6,) * 8
+    assert result.report.head_bytes == (start + stop) // 2
+    first = min(first for first, _ in reader.asked)
+    assert start <= first <= (start + stop) // 2  # the first chunk that is not all there
+    assert result.report.num_bytes == len(made.data) - first < num_bytes
+    assert sum(stop - start for start, stop in reader.asked) == result.report.num_bytes
+
+
+def test_damage_in_what_came_with_the_head_is_mended_by_a_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = bundles.raw()
+    start, stop = head_of(made).span(head_of(made).manifest.shards[0].layers[0])
+    monkeypatch.setattr(opening, "FIRST_BYTES", stop)
+    damaged = bytearray(made.data)
+    damaged[start + 7] ^= 1
+    reader = FaultyReader(bytes(damaged), lambda at, piece: made.data[at : at + len(piece)])
+    result = play(made, reader, policy="wait")
+    assert (result.report.num_damaged, result.report.finished_by) == (1, "stream")
     assert_same_picture(result.image, injected(bundles.raw_state()))
 
 

@@ -72,7 +72,7 @@ class Bundle:
         self, reader: RangeReader, info: ObjectInfo, head: Head, prefix: bytes, open_s: float
     ) -> None:
         self.reader, self.info, self.head, self.open_s = reader, info, head, open_s
-        self.head_bytes = len(prefix)
+        self.prefix, self.head_bytes = prefix, len(prefix)
         self._picture = _picture_in(head, prefix)
         self._template: Template | None = None
 

@@ -17,6 +17,7 @@ from sakura.play.decode import Decoder
 from sakura.play.engine import Key
 from sakura.play.fetch import Fetcher
 from sakura.play.messages import (
+    HELD,
     Abandon,
     BlockFinished,
     ChunkRefused,
@@ -55,10 +56,19 @@ class _Buffer:
 
 
 class Exchange:
-    """The guide of an executor, and the sink of fetcher and decoder."""
+    """The guide of an executor, and the sink of fetcher and decoder.
 
-    def __init__(self, session: Session, workers: Workers, log: EventLog) -> None:
-        self._session, self._workers, self._log = session, workers, log
+    Args:
+        session: what decides.
+        workers: what acts.
+        log: of the edit.
+        held: the object's first bytes, which came with its head.
+    """
+
+    def __init__(
+        self, session: Session, workers: Workers, log: EventLog, held: bytes = b""
+    ) -> None:
+        self._session, self._workers, self._log, self._held = session, workers, log, held
         self._changed = threading.Condition()
         self._buffers: dict[int, _Buffer] = {}
         self._is_over = False
@@ -215,11 +225,15 @@ class Exchange:
                 case Abandon(fetch, reason):
                     self._end_fetch(fetch, reason)
                     self._workers.fetcher.abandon(self, fetch)
-                case Decode(_, chunk):
-                    assert buffer is not None
-                    first = chunk.start - buffer.fetch.start
-                    data = bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])
-                    self._workers.decoder.submit(self, chunk, data)
+                case Decode(fetch, chunk):
+                    self._workers.decoder.submit(self, chunk, self._bytes_of(fetch, chunk, buffer))
+
+    def _bytes_of(self, fetch: int, chunk: Chunk, buffer: _Buffer | None) -> bytes:
+        if fetch == HELD:
+            return self._held[chunk.start : chunk.stop]
+        assert buffer is not None
+        first = chunk.start - buffer.fetch.start
+        return bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])
 
     def _end_fetch(self, fetch: int, reason: str | None) -> None:
         num_bytes = len(self._buffers.pop(fetch).data)

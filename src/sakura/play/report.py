@@ -24,8 +24,8 @@ class RunReport:
         startup_s: from the request to the first block.
         stall_s: time in which the device waited for bytes.
         num_stalls: how often it did.
-        num_bytes: bytes of shards that arrived.
-        head_bytes: bytes that opening the bundle took.
+        num_bytes: bytes of shards that arrived during the edit.
+        head_bytes: bytes that opening the bundle took; shards that came along count here.
         recomputed_blocks: blocks executed with all tokens.
         injected_blocks: blocks executed with injected state.
         mask_ratio: share of the tokens that are active.
