@@ -49,7 +49,7 @@ def from_reader(reader: RangeReader) -> Bundle:
         info, head, prefix = asyncio.run(_read(reader))
     except StoreError as error:
         if error.hint is None:
-            error.hint = "is the origin up, and the address right?"
+            error.hint = "check the address, and that what is behind it works"
         raise
     return Bundle(reader, info, head, prefix, time.monotonic() - start_s)
 
