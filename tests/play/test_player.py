@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,9 +24,10 @@ from sakura.events import Event
 from sakura.format import Head, parse_head
 from sakura.grid import TokenMask
 from sakura.models.base import BlockState, Request
-from sakura.play import EditResult, Player, edit_on_device
+from sakura.play import EditResult, Player, PlayerOptions, edit_on_device
 from sakura.play import bundle as opening
 from sakura.play.bundle import from_reader
+from sakura.play.downloads import Limits
 from sakura.play.edit import one_thread
 from sakura.play.player import pixels_of
 from tests.play import bundles
@@ -384,3 +386,18 @@ def test_options_are_checked() -> None:
     bundle = from_reader(FaultyReader(made.data))
     with pytest.raises(CodecError):
         Player(bundles.adapter(), bundle, profile=identity_profile(6, 8, 4, 48))
+
+
+def test_the_guide_gives_the_bounds_of_the_options() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/player.md").read_text("utf-8")
+    match = re.search(r"`num_fetches` \| (\d+) \|.* (\d+) to (\d+);.* beyond (\d+) ", guide)
+    assert match is not None
+    default, least, most, stretched = (int(text) for text in match.groups())
+    limits = Limits()
+    assert (default, stretched) == (limits.num_fetches, limits.most_fetches)
+    assert PlayerOptions().num_fetches == default
+    for allowed in (least, most):
+        PlayerOptions(num_fetches=allowed)
+    for refused in (least - 1, most + 1):
+        with pytest.raises(InputError):
+            PlayerOptions(num_fetches=refused)
