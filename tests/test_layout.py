@@ -82,6 +82,12 @@ def test_nothing_asks_what_an_object_has() -> None:
     assert asked == []
 
 
+def test_leaving_a_with_block_is_written_once() -> None:
+    """An `__exit__` that only closes takes `*_: object`."""
+    spelled = {name_of(path) for path in MODULES if "TracebackType" in path.read_text()}
+    assert spelled <= {"src/sakura/play/player.py"}
+
+
 def test_no_method_is_cached_outside_its_object() -> None:
     """A cache on a method keeps every object that it was called on, or forgets one for another."""
     cached = [
