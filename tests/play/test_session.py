@@ -342,17 +342,17 @@ def test_buffer_covers_only_decoded_blocks(rate_bps: float, floor_db: float) -> 
 
 @given(sizes, small, small, small, st.integers(0, 400_000), st.integers(1, 4))
 def test_what_came_with_the_head_is_decoded_and_never_asked_for(
-    sizes: list[int], steps: int, blocks: int, levels: int, num_held: int, num_fetches: int
+    sizes: list[int], steps: int, blocks: int, levels: int, num_opened: int, num_fetches: int
 ) -> None:
     head = make_head(steps, blocks, sizes, levels)
-    setting = replace(setting_of(head, num_fetches=num_fetches), held_bytes=num_held)
+    setting = replace(setting_of(head, num_fetches=num_fetches), opened_bytes=num_opened)
     link = Simulation(Session(setting, BlockTimes(blocks)), 1e8)
     commands = link.session.start(0.0)
-    held = [c.chunk for c in commands if isinstance(c, Decode)]
-    assert all(chunk.stop <= num_held for chunk in held)
+    opened = [c.chunk for c in commands if isinstance(c, Decode)]
+    assert all(chunk.stop <= num_opened for chunk in opened)
     link._take(commands)
     link.run_link(1e9)
-    spans = [(chunk.start, chunk.stop) for chunk in held]
+    spans = [(chunk.start, chunk.stop) for chunk in opened]
     spans = sorted([*spans, *((fetch.start, fetch.stop) for fetch in link.fetches)])
     assert spans == [] or (spans[0][0], spans[-1][1]) == (
         DATA_START,
@@ -360,6 +360,6 @@ def test_what_came_with_the_head_is_decoded_and_never_asked_for(
     )
     assert all(stop == start for (_, stop), (start, _) in pairwise(spans))
     chunks = [chunk for fetch in link.fetches for chunk in fetch.chunks]
-    assert all(chunk.stop > num_held for chunk in chunks)
+    assert all(chunk.stop > num_opened for chunk in chunks)
     assert not link.session.can_arrive
     assert link.session.stop_reason is None

@@ -17,7 +17,7 @@ from sakura.play.decode import Decoder
 from sakura.play.engine import Key
 from sakura.play.fetch import Fetcher
 from sakura.play.messages import (
-    HELD,
+    OPENED,
     Abandon,
     BlockFinished,
     ChunkRefused,
@@ -62,13 +62,13 @@ class Exchange:
         session: what decides.
         workers: what acts.
         log: of the edit.
-        held: the object's first bytes, which came with its head.
+        opened: the object's first bytes, which came with its head.
     """
 
     def __init__(
-        self, session: Session, workers: Workers, log: EventLog, held: bytes = b""
+        self, session: Session, workers: Workers, log: EventLog, opened: bytes = b""
     ) -> None:
-        self._session, self._workers, self._log, self._held = session, workers, log, held
+        self._session, self._workers, self._log, self._opened = session, workers, log, opened
         self._changed = threading.Condition()
         self._buffers: dict[int, _Buffer] = {}
         self._is_over = False
@@ -229,8 +229,8 @@ class Exchange:
                     self._workers.decoder.submit(self, chunk, self._bytes_of(fetch, chunk, buffer))
 
     def _bytes_of(self, fetch: int, chunk: Chunk, buffer: _Buffer | None) -> bytes:
-        if fetch == HELD:
-            return self._held[chunk.start : chunk.stop]
+        if fetch == OPENED:
+            return self._opened[chunk.start : chunk.stop]
         assert buffer is not None
         first = chunk.start - buffer.fetch.start
         return bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])

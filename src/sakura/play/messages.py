@@ -100,13 +100,13 @@ class Abandon:
     reason: str
 
 
-HELD = -1
+OPENED = -1
 """Stands for a fetch where bytes came with the bundle's head."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """A chunk of a fetch, or of the held bytes, is complete: check and decode it."""
+    """A chunk of a fetch, or of the opened bytes, is complete: check and decode it."""
 
     fetch: int
     chunk: Chunk

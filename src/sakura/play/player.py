@@ -204,7 +204,7 @@ class Player:
             levels_BC=store.levels,
             limits=Limits(num_fetches=options.num_fetches, max_total_bytes=options.max_total_bytes),
             prior_bps=self._prior_bps,
-            held_bytes=len(self._bundle.prefix),
+            opened_bytes=len(self._bundle.prefix),
         )
 
     def _make_workers(self, profile: CodecProfile) -> Workers:

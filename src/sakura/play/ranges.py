@@ -48,13 +48,13 @@ class FetchList:
     Args:
         head: manifest and data start.
         levels_BC: what is decoded already; layers up to it are left out.
-        held_bytes: whoever opened the object has so many of its first bytes.
+        opened_bytes: opening the object brought so many of its first bytes.
 
     Attributes:
-        held: chunks that lie in those bytes and are never asked for.
+        opened: chunks that lie in those bytes and are never asked for.
     """
 
-    def __init__(self, head: Head, levels_BC: Array, held_bytes: int = 0) -> None:
+    def __init__(self, head: Head, levels_BC: Array, opened_bytes: int = 0) -> None:
         self.layers: list[Layer] = []
         self._chunks: list[Chunk] = []
         self._next = 0
@@ -69,9 +69,9 @@ class FetchList:
                     self.layers.append(key)
                     self._chunks += _chunks(key, start, shard.layers[level].chunks)
                     sizes.append(shard.layers[level].num_bytes)
-        self.held = tuple(chunk for chunk in self._chunks if chunk.stop <= held_bytes)
-        self._chunks = [chunk for chunk in self._chunks if chunk.stop > held_bytes]
-        self.num_passed_bytes = sum(chunk.num_bytes for chunk in self.held)
+        self.opened = tuple(chunk for chunk in self._chunks if chunk.stop <= opened_bytes)
+        self._chunks = [chunk for chunk in self._chunks if chunk.stop > opened_bytes]
+        self.num_passed_bytes = sum(chunk.num_bytes for chunk in self.opened)
         self.num_passed_layers = 0
         self.ends = np.cumsum(sizes, dtype=np.int64)
         """Bytes to fetch until each of `layers` is there."""

@@ -21,7 +21,7 @@ from sakura.play.downloads import Downloads, Limits
 from sakura.play.forecast import Arrival, Ask, Forecast
 from sakura.play.ledger import Ledger
 from sakura.play.messages import (
-    HELD,
+    OPENED,
     BlockFinished,
     ChunkRefused,
     Command,
@@ -57,7 +57,7 @@ class Setting:
         levels_BC: level of each shard that is decoded already, -1 for none.
         limits: how much to ask for.
         prior_bps: throughput of an earlier edit.
-        held_bytes: how many first bytes of the object came with its head.
+        opened_bytes: how many first bytes of the object came with its head.
     """
 
     head: Head
@@ -66,7 +66,7 @@ class Setting:
     levels_BC: Array
     limits: Limits = field(default_factory=Limits)
     prior_bps: float | None = None
-    held_bytes: int = 0
+    opened_bytes: int = 0
 
 
 class Session:
@@ -78,7 +78,7 @@ class Session:
         self._num_steps = len(self._model.share_SBC)
         self._ledger = Ledger(self._model, setting.levels_BC)
         self.throughput = Throughput(setting.prior_bps)
-        self._list = FetchList(setting.head, setting.levels_BC, setting.held_bytes)
+        self._list = FetchList(setting.head, setting.levels_BC, setting.opened_bytes)
         self._forecast = Forecast(self._model, self._list, self._ledger)
         self._downloads = Downloads(self._list, self.throughput, setting.limits)
         # Share of each shard's error in step s and later; after the last step, none.
@@ -99,9 +99,9 @@ class Session:
 
     def start(self, now_s: float) -> list[Command]:
         """What is there already goes to the decoder; the first fetches."""
-        held = [Decode(HELD, chunk) for chunk in self._list.held if self._is_wanted(chunk)]
-        self._note_decodes(held)
-        return [*held, *self._downloads.next_fetches(now_s, self._is_wanted)]
+        opened = [Decode(OPENED, chunk) for chunk in self._list.opened if self._is_wanted(chunk)]
+        self._note_decodes(opened)
+        return [*opened, *self._downloads.next_fetches(now_s, self._is_wanted)]
 
     def handle(self, event: Event, now_s: float) -> list[Command]:
         """Take an event in; returns what to do now, new fetches included."""
