@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -481,10 +482,12 @@ def test_work_that_cannot_be_removed_does_not_undo_the_bundle(
 
 def test_parts_keep_their_arrays_with_the_oldest_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     """np.savez of numpy 2.0 has no keyword but those that name arrays."""
-    savez = np.savez
 
-    def savez_2_0(file: io.BytesIO, *args: np.ndarray, **kwds: np.ndarray) -> None:
-        savez(file, *args, **{name: np.asarray(array) for name, array in kwds.items()})
+    def savez_2_0(file: io.BytesIO, **kwds: np.ndarray) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in kwds.items():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, np.asarray(array))
 
     monkeypatch.setattr(np, "savez", savez_2_0)
     found = packager._from_npz(packager._to_npz(tokens=np.arange(3), mass=np.ones(2)))
