@@ -46,10 +46,7 @@ RECIPES = (
 )
 
 # name, original, first and last second
-SLICES = (
-    ("ghent-car", "ghent4g_car_0001.csv", 100.0, 350.0),
-    ("solis-campus", "solis_wifi_campus_231115-195614.csv", 0.0, 200.0),
-)
+SLICES = (("ghent-car", "ghent4g_car_0001.csv", 100.0, 350.0),)
 
 
 def made_up(recipe: Recipe) -> list[float]:

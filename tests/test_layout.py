@@ -66,14 +66,40 @@ def test_functions_fit_on_a_screen() -> None:
 
 
 def test_functions_have_few_parameters() -> None:
-    """A click command has one parameter per option; all others stay within five."""
+    """Verbs too: their options are gathered in dataclasses."""
     many = {
         f"{name_of(path)}:{function.name}": parameters(function)
         for path in MODULES
         for function in functions(path)
-        if parameters(function) > MAX_PARAMETERS and "/cli/" not in name_of(path)
+        if parameters(function) > MAX_PARAMETERS
     }
     assert many == {}
+
+
+def test_nothing_asks_what_an_object_has() -> None:
+    """A protocol or a registry answers that."""
+    asked = [name_of(path) for path in MODULES if re.search(r"\bhasattr\(", path.read_text())]
+    assert asked == []
+
+
+def test_leaving_a_with_block_is_written_once() -> None:
+    """An `__exit__` that only closes takes `*_: object`."""
+    spelled = {name_of(path) for path in MODULES if "TracebackType" in path.read_text()}
+    assert spelled <= {"src/sakura/play/player.py"}
+
+
+def test_no_method_is_cached_outside_its_object() -> None:
+    """A cache on a method keeps every object that it was called on, or forgets one for another."""
+    cached = [
+        f"{name_of(path)}:{method.name}"
+        for path in MODULES
+        for owner in ast.walk(ast.parse(path.read_text()))
+        if isinstance(owner, ast.ClassDef)
+        for method in owner.body
+        if isinstance(method, Function)
+        and any(re.search(r"\b(lru_)?cache\b", ast.unparse(d)) for d in method.decorator_list)
+    ]
+    assert cached == []
 
 
 def test_modules_say_what_they_are_for() -> None:

@@ -9,7 +9,8 @@ Kinds and their fields (times in seconds since the run began, unless named other
     fetch_end      fetch, num_bytes, ok, reason  it is complete, abandoned or failed
     throughput     bps                           the estimate changed
     decode         block, component, level, start_s    a layer was decoded (t_s is its end)
-    fault          source, reason, is_final   bytes failed or were refused; final: fetching ends
+    fault          source, reason, is_final   bytes failed or were refused; final: fetching ends;
+                   with source "decode" also block, component, level, index (-1: the whole shard)
     decision       step, block, action, reason   inject | compute | wait | hold
     stall          step, block, start_s          the executor waited (t_s is the end of the wait)
     block          step, block, mode, level, start_s   executed; mode is compute | inject
@@ -79,12 +80,16 @@ class EventLog:
         """The events of these kinds, in order."""
         return [event for event in self if event.kind in kinds]
 
-    def write_jsonl(self, path: Path) -> None:
+    def jsonl(self) -> Iterator[str]:
         """One JSON object a line: `t_s`, `kind` and the event's fields."""
+        for event in self:
+            row = {"t_s": round(event.t_s, 6), "kind": event.kind, **event.data}
+            yield json.dumps(row) + "\n"
+
+    def write_jsonl(self, path: Path) -> None:
+        """Write the lines of `jsonl` into a file."""
         with path.open("w", encoding="utf-8") as file:
-            for event in self:
-                row = {"t_s": round(event.t_s, 6), "kind": event.kind, **event.data}
-                file.write(json.dumps(row) + "\n")
+            file.writelines(self.jsonl())
 
 
 def read_jsonl(lines: Iterable[str]) -> list[Event]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sakura.bench.fidelity import mask_pixels
 from sakura.bench.tasks import TASKS, load_task
 from sakura.errors import InputError
+from sakura.fidelity import mask_pixels
 from sakura.grid import TokenGrid
 from sakura.images import load_mask, load_rgb
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,22 +12,25 @@ import pytest
 import torch
 from PIL import Image
 
-from sakura.bench.demo import run_all, run_demo
+from sakura.bench.demo import make_report, run_all, run_demo
 from sakura.bench.devices import LinkScale
+from sakura.bench.methods import Attempt
 from sakura.bench.options import DemoOptions, Link
 from sakura.bench.packed import DemoModel, Packed
-from sakura.bench.report import METHODS, DemoReport
+from sakura.bench.report import HEADERS, METHODS, DemoReport, table_rows
 from sakura.bench.tasks import load_task
 from sakura.cli import run
 from sakura.codec import fit_profile
 from sakura.events import Event, read_jsonl
-from sakura.format import verify_bundle
+from sakura.fidelity import MAX_DB
+from sakura.format import Head, parse_head, verify_bundle
 from sakura.images import load_rgb
 from sakura.models.base import Request, full_compute
 from sakura.models.mini import MiniAdapter
 from sakura.models.mini_net import MiniFlux2
 from sakura.origin.serve import OriginProcess
 from sakura.pack import load_template
+from sakura.play import edit_on_device
 from sakura.play.edit import one_thread
 from sakura.store.trace import Trace
 
@@ -133,11 +136,32 @@ def test_rows_agree_with_what_the_methods_are(done: Done) -> None:
     assert ours.recomputed_blocks + ours.injected_blocks == num_blocks
     assert raw.num_bytes >= raw.raw_state_bytes == ours.raw_state_bytes
     assert ours.bundle_bytes == (done.out / "store" / f"{TASK}.skv").stat().st_size
-    assert raw.psnr_vs_uncompressed_db == device.psnr_vs_full_db == 99.0
+    assert raw.psnr_vs_uncompressed_db == device.psnr_vs_full_db == MAX_DB
     for row in done.report.runs:
         assert row.open_s >= 0
         assert 0 <= row.startup_s <= row.latency_s
         assert row.mask_ratio == pytest.approx(27 / 256)
+
+
+def test_a_fallback_to_the_device_is_no_uncompressed_reference(done: Done) -> None:
+    one = packed_task(done.adapter)
+    device = Attempt(edit_on_device(done.adapter, one.template, one.request))
+    streamed = replace(
+        device,
+        result=replace(device.result, report=replace(device.result.report, finished_by="stream")),
+    )
+    attempts = {(TASK, method): [device] for method in METHODS}
+    setting = DemoOptions(repetitions=1), Link(Trace.constant(1e8), 0.0, LinkScale(1.0, 1.0))
+    report = make_report(done.adapter, [one], attempts, setting)
+    for row in json.loads(json.dumps(report.to_json()))["runs"]:
+        assert row["psnr_vs_uncompressed_db"] is None
+        assert "uncompressed" in row["psnr_vs_uncompressed_note"]
+    column = HEADERS.index("raw")
+    assert {cells[column] for cells in table_rows(report)} == {"-"}
+    attempts[TASK, "uncompressed"] = [device, streamed]
+    report = make_report(done.adapter, [one], attempts, setting)
+    assert {row.psnr_vs_uncompressed_db for row in report.runs} == {MAX_DB}
+    assert {row.psnr_vs_uncompressed_note for row in report.runs} == {None}
 
 
 def test_bundles_in_the_store_are_intact(done: Done) -> None:
@@ -235,6 +259,26 @@ def test_edit_streams_and_writes_its_logs(
     assert np.array_equal(load_rgb(out), load_rgb(done.out / f"{TASK}-uncompressed.png"))
     assert read_jsonl(events.read_text().splitlines())[-1].kind == "run_end"
     assert timeline.read_bytes().startswith(b"\x89PNG")
+
+
+def test_edit_warns_of_damage_although_there_is_a_picture(
+    done: Done, mini: MiniAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = bytearray((done.out / "store" / f"{TASK}-uncompressed.skv").read_bytes())
+    head = parse_head(bytes(data), len(data))
+    assert isinstance(head, Head)
+    shard = head.manifest.shards[-1]
+    data[head.span(shard.layers[0])[0]] ^= 1
+    damaged, out = tmp_path / "damaged.skv", tmp_path / "e.png"
+    damaged.write_bytes(data)
+    assert run([*edit_args(str(damaged), out), "--policy", "wait", "--json"]) == 0
+    stdout, stderr = capsys.readouterr()
+    report = json.loads(stdout)
+    assert (report["num_damaged"], report["finished_by"]) == (1, "mixed")
+    assert report["damaged_shards"] == [[shard.block, shard.component]]
+    assert "warning: 1 damaged" in stderr
+    assert f"block {shard.block} component {shard.component}" in stderr
+    assert out.exists()
 
 
 def test_edit_falls_back_to_the_device(

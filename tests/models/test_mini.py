@@ -212,3 +212,14 @@ def test_unusable_requests_are_refused(adapter, template, request_):
 )
 def test_default_placement_is_the_training_layout(template, task, mask, expected):
     assert placement_of(Template(template.image, mask, task)) == expected
+
+
+def test_two_adapters_keep_their_own_identity() -> None:
+    """What is computed once belongs to the adapter: alternating calls give the same objects."""
+    torch.manual_seed(4)
+    first = MiniAdapter(MiniFlux2(), "1" * 64)
+    second = MiniAdapter(MiniFlux2(), "2" * 64)
+    identities = [adapter.identity() for adapter in (first, second, first, second)]
+    assert identities[0] is identities[2] and identities[1] is identities[3]
+    assert identities[0].weights_digest != identities[1].weights_digest
+    assert first.canvas_rope is first.canvas_rope

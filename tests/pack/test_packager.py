@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -435,3 +437,76 @@ def test_report_is_plain(expected: bytes) -> None:
     report = PackReport("a", 10, 160, (4, 6), (30.0, 41.0), 3, 0)
     assert report.bits_per_element == 1.0
     assert json.loads(json.dumps(report.to_json()))["predicted_db"] == [30.0, 41.0]
+
+
+def test_errors_name_the_output_not_the_work_folder(
+    tmp_path: Path, options: PackOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "a.skv"
+    for refused in ("mkdir", "open"):
+
+        def refuse(path: Path, *_: object, **__: object) -> None:
+            raise PermissionError(13, "Permission denied", str(path))
+
+        monkeypatch.setattr(Path, refused, refuse)
+        with pytest.raises(StoreError, match="Permission denied") as caught:
+            pack(ToyAdapter(), toy_template(), out, options)
+        monkeypatch.undo()
+        assert caught.value.where == str(out)
+        assert ".work" not in str(caught.value) and caught.value.hint
+
+
+def test_a_name_that_is_too_long_is_refused_before_the_work(
+    tmp_path: Path, options: PackOptions
+) -> None:
+    adapter = ToyAdapter()
+    for length in (244, 250, 300):  # the work folder's lock, the bundle's lock, the name itself
+        out = tmp_path / ("n" * length)
+        with pytest.raises(StoreError, match="too long") as caught:
+            pack(adapter, toy_template(), out, options)
+        assert caught.value.where == str(out)
+    assert adapter.num_captures == 0
+
+
+def test_work_that_cannot_be_removed_does_not_undo_the_bundle(
+    tmp_path: Path, options: PackOptions, expected: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rmdir(*_: object, **__: object) -> None:
+        raise OSError(39, "Directory not empty")
+
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    out = tmp_path / "a.skv"
+    assert pack(ToyAdapter(), toy_template(), out, options).num_bytes == len(expected)
+    assert out.read_bytes() == expected
+
+
+def test_parts_keep_their_arrays_with_the_oldest_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """np.savez of numpy 2.0 has no keyword but those that name arrays."""
+
+    def savez_2_0(file: io.BytesIO, **kwds: np.ndarray) -> None:
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in kwds.items():
+                with archive.open(f"{name}.npy", "w") as member:
+                    np.lib.format.write_array(member, np.asarray(array))
+
+    monkeypatch.setattr(np, "savez", savez_2_0)
+    found = packager._from_npz(packager._to_npz(tokens=np.arange(3), mass=np.ones(2)))
+    assert {name: array.tolist() for name, array in found.items()} == {
+        "tokens": [0, 1, 2],
+        "mass": [1.0, 1.0],
+    }
+
+
+def test_targets_that_no_scale_meets_are_in_the_report(
+    tmp_path: Path, options: PackOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pack(ToyAdapter(), toy_template(), tmp_path / "a.skv", options).missed == ()
+    tune = packager.tune_scale
+    monkeypatch.setattr(packager, "tune_scale", lambda *args: tune(*args) + 3)  # coarser
+    report = pack(ToyAdapter(), toy_template(), tmp_path / "b.skv", options)
+    (first, second) = report.missed
+    assert (first.level, first.target_db, second.level, second.target_db) == (2, 41.0, 3, 50.0)
+    assert first.found_db == report.predicted_db[2] < 41.0
+    assert report.to_json()["missed"][1]["found_db"] == report.predicted_db[3]
+    raw = PackOptions(codec="raw-bf16/1", num_calibration=1, target_db=60.0, top_db=60.0)
+    assert pack(ToyAdapter(), toy_template(), tmp_path / "c.skv", raw).missed == ()

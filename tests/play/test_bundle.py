@@ -97,6 +97,11 @@ def test_a_picture_beyond_the_first_bytes_is_fetched(monkeypatch: pytest.MonkeyP
     found = from_reader(FaultyReader(bundles.compressed().data))
     assert found.head_bytes == found.head.data_start
     np.testing.assert_array_equal(found.template().image, bundles.template().image)
+    blob = found.manifest.template.blob
+    assert blob is not None
+    assert found.head_bytes == found.head.data_start + blob.length
+    found.template()
+    assert found.head_bytes == found.head.data_start + blob.length
 
 
 def test_files_open(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 from collections.abc import Iterator
@@ -23,8 +24,10 @@ from sakura.events import Event
 from sakura.format import Head, parse_head
 from sakura.grid import TokenMask
 from sakura.models.base import BlockState, Request
-from sakura.play import EditResult, Player, edit_on_device
+from sakura.play import EditResult, Player, PlayerOptions, edit_on_device
+from sakura.play import bundle as opening
 from sakura.play.bundle import from_reader
+from sakura.play.downloads import Limits
 from sakura.play.edit import one_thread
 from sakura.play.player import pixels_of
 from tests.play import bundles
@@ -149,6 +152,7 @@ def test_the_floor_holds_and_the_report_agrees_with_the_log() -> None:
     assert len(ends) == len(result.events.of("fetch_start"))
     assert report.mask_ratio == bundles.template().mask.ratio
     assert (report.canary_distance, report.task) == (0.0, "face-swap")
+    assert (report.num_damaged, report.damaged_shards) == (0, ())
     assert report.latency_s >= report.startup_s > 0
 
 
@@ -159,6 +163,38 @@ def test_naive_streaming_gives_the_edit_of_uncompressed_state() -> None:
     assert result.report.num_bytes == sum(
         layer.num_bytes for shard in head_of(made).manifest.shards for layer in shard.layers
     )
+    assert_same_picture(result.image, injected(bundles.raw_state()))
+
+
+def test_shards_that_came_with_the_head_are_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The picture is the same, and the first bytes cross the link once."""
+    made = bundles.raw()
+    head = head_of(made)
+    num_bytes = sum(layer.num_bytes for shard in head.manifest.shards for layer in shard.layers)
+    start, stop = head.span(head.manifest.shards[2].layers[0])
+    monkeypatch.setattr(opening, "FIRST_BYTES", (start + stop) // 2)
+    reader = FaultyReader(made.data)
+    result = play(made, reader, policy="wait")
+    assert_same_picture(result.image, injected(bundles.raw_state()))
+    assert result.report.levels == ((0,) * 6,) * 8
+    assert result.report.head_bytes == (start + stop) // 2
+    first = min(first for first, _ in reader.asked)
+    assert start <= first <= (start + stop) // 2  # the first chunk that is not all there
+    assert result.report.num_bytes == len(made.data) - first < num_bytes
+    assert sum(stop - start for start, stop in reader.asked) == result.report.num_bytes
+
+
+def test_damage_in_what_came_with_the_head_is_mended_by_a_fetch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = bundles.raw()
+    start, stop = head_of(made).span(head_of(made).manifest.shards[0].layers[0])
+    monkeypatch.setattr(opening, "FIRST_BYTES", stop)
+    damaged = bytearray(made.data)
+    damaged[start + 7] ^= 1
+    reader = FaultyReader(bytes(damaged), lambda at, piece: made.data[at : at + len(piece)])
+    result = play(made, reader, policy="wait")
+    assert (result.report.num_damaged, result.report.finished_by) == (1, "stream")
     assert_same_picture(result.image, injected(bundles.raw_state()))
 
 
@@ -188,8 +224,9 @@ def test_an_origin_that_dies_midway_leaves_a_finished_edit(
     assert sum(len(row) for row in report.levels) == 48
     outside = ~np.repeat(np.repeat(bundles.template().mask.bits, 8, 0), 8, 1)
     np.testing.assert_array_equal(result.image[outside], bundles.template().image[outside])
-    for event in result.events.of("fault"):
-        assert event.data["is_final"]
+    faults = [event.data for event in result.events.of("fault")]
+    assert [fault["reason"] for fault in faults if fault["is_final"]] in ([], [report.fetch_error])
+    assert bool(report.fetch_error) == bool(faults)
 
 
 def test_damage_on_the_way_is_refused_and_mended_by_a_second_fetch() -> None:
@@ -199,6 +236,7 @@ def test_damage_on_the_way_is_refused_and_mended_by_a_second_fetch() -> None:
     (fault,) = result.events.of("fault")
     assert (fault.data["source"], fault.data["is_final"]) == ("decode", False)
     assert (result.report.finished_by, result.report.fetch_error) == ("stream", None)
+    assert (result.report.num_damaged, result.report.damaged_shards) == (1, ((0, 0),))
     assert_same_picture(result.image, injected(bundles.raw_state()))
 
 
@@ -207,6 +245,7 @@ def test_damage_at_the_origin_costs_one_block_and_no_more() -> None:
     start, _ = head_of(made).span(head_of(made).manifest.shards[0].layers[0])
     result = play(made, FaultyReader(made.data, flips(start + 100)), policy="wait")
     assert len(result.events.of("fault")) == 2
+    assert (result.report.num_damaged, result.report.damaged_shards) == (1, ((0, 0),))
     assert result.report.levels == ((-1, 0, 0, 0, 0, 0),) + ((0,) * 6,) * 7
 
 
@@ -347,3 +386,18 @@ def test_options_are_checked() -> None:
     bundle = from_reader(FaultyReader(made.data))
     with pytest.raises(CodecError):
         Player(bundles.adapter(), bundle, profile=identity_profile(6, 8, 4, 48))
+
+
+def test_the_guide_gives_the_bounds_of_the_options() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/player.md").read_text("utf-8")
+    match = re.search(r"`num_fetches` \| (\d+) \|.* (\d+) to (\d+);.* beyond (\d+) ", guide)
+    assert match is not None
+    default, least, most, stretched = (int(text) for text in match.groups())
+    limits = Limits()
+    assert (default, stretched) == (limits.num_fetches, limits.most_fetches)
+    assert PlayerOptions().num_fetches == default
+    for allowed in (least, most):
+        PlayerOptions(num_fetches=allowed)
+    for refused in (least - 1, most + 1):
+        with pytest.raises(InputError):
+            PlayerOptions(num_fetches=refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -338,3 +338,28 @@ def test_buffer_covers_only_decoded_blocks(rate_bps: float, floor_db: float) -> 
     assert session.buffer_s() == 0.0
     link.run_link(1e9)
     assert session.buffer_s() == pytest.approx(6 * ACTIVE_S)
+
+
+@given(sizes, small, small, small, st.integers(0, 400_000), st.integers(1, 4))
+def test_what_came_with_the_head_is_decoded_and_never_asked_for(
+    sizes: list[int], steps: int, blocks: int, levels: int, num_opened: int, num_fetches: int
+) -> None:
+    head = make_head(steps, blocks, sizes, levels)
+    setting = replace(setting_of(head, num_fetches=num_fetches), opened_bytes=num_opened)
+    link = Simulation(Session(setting, BlockTimes(blocks)), 1e8)
+    commands = link.session.start(0.0)
+    opened = [c.chunk for c in commands if isinstance(c, Decode)]
+    assert all(chunk.stop <= num_opened for chunk in opened)
+    link._take(commands)
+    link.run_link(1e9)
+    spans = [(chunk.start, chunk.stop) for chunk in opened]
+    spans = sorted([*spans, *((fetch.start, fetch.stop) for fetch in link.fetches)])
+    assert spans == [] or (spans[0][0], spans[-1][1]) == (
+        DATA_START,
+        DATA_START + head.num_bytes,
+    )
+    assert all(stop == start for (_, stop), (start, _) in pairwise(spans))
+    chunks = [chunk for fetch in link.fetches for chunk in fetch.chunks]
+    assert all(chunk.stop > num_opened for chunk in chunks)
+    assert not link.session.can_arrive
+    assert link.session.stop_reason is None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
-from sakura.errors import StoreError
+from sakura.errors import StaleError, StoreError
 from sakura.origin.serve import OriginProcess
 from sakura.store.base import RangeReader
 from sakura.store.files import MemoryStore
@@ -173,3 +174,26 @@ def test_folder_is_no_object(tmp_path: Path) -> None:
         open_reader(tmp_path).stat()
     with pytest.raises(StoreError):
         open_reader(tmp_path).read(0, 1)
+
+
+def test_a_bucket_has_no_lock_and_the_last_writer_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As docs/guides/serving.md says; a reader of the replaced object is told."""
+    stores = pytest.importorskip("obstore.store", reason="needs the extra `cloud`")
+    bucket = stores.MemoryStore()
+    monkeypatch.setattr("sakura.store.objects.open_bucket", lambda url: (bucket, "a.skv"))
+    url = "s3://bucket/a.skv"
+    put_atomic(url, [b"old"])
+    reader = open_reader(url)
+    etag = reader.stat().etag
+
+    def second_writer() -> Iterator[bytes]:
+        yield b"late "
+        other = threading.Thread(target=put_atomic, args=(url, [b"early"]))
+        other.start()
+        other.join()
+        yield b"bytes"
+
+    assert put_atomic(url, second_writer()) == 10
+    assert reader.read(0, 10) == b"late bytes"
+    with pytest.raises(StaleError):
+        reader.read(0, 3, etag)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -161,10 +162,23 @@ def test_shipped_outage_is_one_and_long() -> None:
 
 def test_shipped_files_are_small_and_accounted_for() -> None:
     notice = (FOLDER / "NOTICE").read_text("utf-8")
-    assert {"lte-drive", "5g-walk", "outage", "ghent-car", "solis-campus"} == set(trace_names())
+    assert {"lte-drive", "5g-walk", "outage", "ghent-car"} == set(trace_names())
     for name in trace_names():
         assert (FOLDER / f"{name}.csv").stat().st_size <= 12 * 1024
         assert f"{name}.csv" in notice
+
+
+def test_recorded_files_carry_the_licence_of_their_source() -> None:
+    """Every licence shipped here wants its copyright line, with a year and a holder, kept."""
+    made_up = {recipe.name for recipe in load_script().RECIPES}
+    notice = (FOLDER / "NOTICE").read_text("utf-8")
+    sections = re.split(r"\n(?=\S+\.csv\n)", notice)
+    found = {section.partition(".csv\n")[0]: section for section in sections[1:]}
+    assert set(found) == set(trace_names()) - made_up
+    for section in found.values():
+        assert re.search(r"Licence: +\S", section)
+        assert re.search(r"at commit [0-9a-f]{12}", section)
+        assert re.search(r"Copyright \(c\) \d{4}, [A-Z]\w+ [A-Z]\w+", section)
 
 
 def load_script() -> ModuleType:

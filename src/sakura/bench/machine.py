@@ -44,9 +44,10 @@ def processor() -> str:
 
 def num_cpus() -> int:
     """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
+    try:
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
 
 
 def versions(names: Iterable[str] = REPORTED) -> dict[str, str]:

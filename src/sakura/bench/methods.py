@@ -82,7 +82,8 @@ def run_method(adapter: Adapter, job: Job, method: str, listener: Listener) -> A
     profile = job.profile if method == "sakura" else None
     options = PlayerOptions(policy=POLICIES[method], floor_db=job.floor_db, profile=profile)
     with Player(adapter, bundle, options, listener=listener) as player:
-        result = player.edit(job.request.reference, seed=job.request.seed)
+        request = job.request
+        result = player.edit(request.reference, request.prompt, request.seed, request.mask)
         open_s = time.monotonic() - start_s - result.report.latency_s
     return Attempt(result, open_s, result.report.num_bytes + bundle.head_bytes)
 

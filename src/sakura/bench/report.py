@@ -25,7 +25,9 @@ class Row:
         raw_state_bytes: of the uncompressed state in bf16.
         bundle_bytes: of the whole object; 0 where none is used.
         psnr_vs_full_db: inside the mask, against on-device generation with all tokens.
-        psnr_vs_uncompressed_db: against the edit with uncompressed state.
+        psnr_vs_uncompressed_db: against the edit with uncompressed state; None where no run had
+            that in every block.
+        psnr_vs_uncompressed_note: why it is None.
         psnr_vs_truth_db: against what the generator says is right.
         recomputed_blocks: blocks executed with all tokens, over all steps.
         mask_ratio: share of active tokens.
@@ -42,7 +44,7 @@ class Row:
     raw_state_bytes: int
     bundle_bytes: int
     psnr_vs_full_db: float
-    psnr_vs_uncompressed_db: float
+    psnr_vs_uncompressed_db: float | None
     psnr_vs_truth_db: float
     recomputed_blocks: int
     injected_blocks: int
@@ -50,6 +52,7 @@ class Row:
     latencies_s: tuple[float, ...]
     finished_by: str
     fetch_error: str | None = None
+    psnr_vs_uncompressed_note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,7 @@ def table_rows(report: DemoReport) -> list[tuple[str, ...]]:
 
 
 def _text(row: Row) -> tuple[str, ...]:
+    raw_db = None if row.method == "uncompressed" else row.psnr_vs_uncompressed_db
     total = row.recomputed_blocks + row.injected_blocks
     return (
         row.task,
@@ -116,7 +120,7 @@ def _text(row: Row) -> tuple[str, ...]:
         format_bytes(row.num_bytes) if row.num_bytes else "-",
         f"{row.recomputed_blocks}/{total}",
         "-" if row.method == "on-device" else f"{row.psnr_vs_full_db:.1f}",
-        "-" if row.method == "uncompressed" else f"{row.psnr_vs_uncompressed_db:.1f}",
+        "-" if raw_db is None else f"{raw_db:.1f}",
         f"{row.psnr_vs_truth_db:.1f}",
     )
 

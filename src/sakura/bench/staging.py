@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sakura.errors import InputError, StoreError
+from sakura.errors import InputError
+from sakura.store.refusals import writing
 from sakura.store.writer import output_lock
 
 
@@ -22,9 +23,9 @@ def staged_folder(out: Path) -> Iterator[Path]:
         InputError: `out` is a file.
         StoreError: it cannot be written, or another process is writing it.
     """
-    if out.exists() and not out.is_dir():
-        raise InputError("the output is a file", where=str(out), hint="name a folder")
-    try:
+    with writing(out):
+        if out.exists() and not out.is_dir():
+            raise InputError("the output is a file", where=str(out), hint="name a folder")
         out.parent.mkdir(parents=True, exist_ok=True)
         with output_lock(out):
             folder = out.with_name(f".{out.name}.part")
@@ -35,8 +36,6 @@ def staged_folder(out: Path) -> Iterator[Path]:
                 _move_files(folder, out)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
-    except OSError as error:
-        raise StoreError(f"cannot write: {error.strerror}", where=str(out)) from error
 
 
 def _move_files(folder: Path, out: Path) -> None:

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
 from sakura.bench.devices import DEFAULT_LIKE
-from sakura.bench.machine import EXTRAS, missing_modules
 from sakura.bench.options import DEFAULT_TRACE, DemoOptions
 from sakura.cli.live import Live
+from sakura.cli.options import gathered, require
 from sakura.cli.text import note, print_json, table
-from sakura.errors import InputError
 
 NEEDS = ("http", "torch", "serve", "viz")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the command line may say of a demo; see `DemoOptions`."""
+
+    out: Path
+    trace: str
+    rtt_ms: float
+    like: str
+    repetitions: int
+    floor_db: float
 
 
 @click.command(short_help="Pack, serve, stream and compare, all on this machine.")
@@ -34,28 +46,20 @@ NEEDS = ("http", "torch", "serve", "viz")
 @click.option("--repetitions", default=3, show_default=True, type=click.IntRange(1, 99))
 @click.option("--floor-db", default=40.0, show_default=True, help="Fidelity to keep, PSNR in dB.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, no progress.")
-def command(
-    out: Path,
-    trace: str,
-    rtt_ms: float,
-    like: str,
-    repetitions: int,
-    floor_db: float,
-    as_json: bool,
-) -> None:
+@gathered(Chosen)
+def command(chosen: Chosen, as_json: bool) -> None:
     """Make three edits, each on the device, from uncompressed state and with SAKURA.
 
     Packs the templates, serves them on a loopback port, replays a recorded mobile network (scaled
     to a phone's ratio of compute and bytes) and writes pictures, timelines, index.html and
     report.json. Takes a few minutes.
     """
-    require_extras()
+    require("the demo", *NEEDS)
     from sakura.bench.demo import run_demo
     from sakura.bench.report import HEADERS, headline, setting, table_rows
 
-    options = DemoOptions(out, trace, rtt_ms, like, repetitions, floor_db)
     with Live(quiet=as_json) as live:
-        report = run_demo(options, live)
+        report = run_demo(DemoOptions(**asdict(chosen)), live)
     if as_json:
         print_json(report.to_json())
         return
@@ -63,14 +67,4 @@ def command(
     click.echo()
     click.echo(headline(report))
     click.echo(setting(report))
-    note(f"see {out / 'index.html'}")
-
-
-def require_extras() -> None:
-    """Say at once what is not installed. Raises InputError."""
-    lacking = [extra for extra in NEEDS if missing_modules(extra)]
-    if lacking:
-        assert set(NEEDS) <= set(EXTRAS)
-        modules = ", ".join(module for extra in lacking for module in missing_modules(extra))
-        hint = f'pip install "sakura-kv[{",".join(lacking)}]"'
-        raise InputError(f"the demo needs what is not installed: {modules}", hint=hint)
+    note(f"see {chosen.out / 'index.html'}")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from types import TracebackType
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from sakura.events import Event
 from sakura.units import format_rate
 
 if TYPE_CHECKING:
-    from rich.live import Live as RichLive
     from rich.text import Text
 
 _REFRESH_PER_S = 5
@@ -26,7 +25,7 @@ class Live:
 
     def __init__(self, quiet: bool = False) -> None:
         self._shown = not quiet and sys.stderr.isatty()
-        self._live: RichLive | None = None
+        self._open = ExitStack()
         self._text, self._fraction = "", 0.0
         self._run: dict[str, str] = {}
 
@@ -66,21 +65,14 @@ class Live:
             from rich.console import Console
             from rich.live import Live as RichLive
 
-            self._live = RichLive(
+            display = RichLive(
                 get_renderable=self.render,
                 console=Console(stderr=True),
                 refresh_per_second=_REFRESH_PER_S,
                 transient=True,
             )
-            self._live.start()
+            self._open.enter_context(display)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+    def __exit__(self, *_: object) -> None:
+        self._open.close()

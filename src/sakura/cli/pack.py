@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import click
 
 from sakura.cli.live import Live
+from sakura.cli.options import InputPath, Output, gathered
 from sakura.cli.text import note, print_json
+from sakura.codec import SakuraCodec
+from sakura.codec.registry import CODECS
 from sakura.errors import InputError
+from sakura.models.registry import ADAPTERS, TASKS
 from sakura.units import format_bytes
 
 Placement = tuple[int, int, int, int]
@@ -26,29 +32,53 @@ def parse_placement(text: str | None) -> Placement | None:
     return top, left, height, width
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The template as given."""
+
+    template: Path
+    mask: Path
+    task: str
+    placement: str | None
+    seed: int
+
+
 @click.command(short_help="Run a template through a model and write its bundle.")
-@click.argument("template", type=click.Path(path_type=Path))
-@click.option("--mask", required=True, type=click.Path(path_type=Path), help="White may be edited.")
-@click.option("--task", required=True, help="face-swap, try-on or into-scene.")
-@click.option("--model", default="mini", show_default=True, help="Model to pack for.")
-@click.option("-o", "--output", required=True, help="Bundle to write (NAME.skv, path or URL).")
+@click.argument("template", type=InputPath)
+@click.option("--mask", required=True, type=InputPath, help="White may be edited.")
+@click.option(
+    "--task",
+    required=True,
+    type=click.Choice(sorted({*chain(*TASKS.values())})),
+    help="What edits of it do.",
+)
+@click.option(
+    "--model",
+    type=click.Choice(sorted(ADAPTERS)),
+    default="mini",
+    show_default=True,
+    help="Model to pack for.",
+)
+@click.option(
+    *("-o", "--output"),
+    required=True,
+    type=Output(may_be_url=True),
+    help="Bundle to write (NAME.skv, path or URL).",
+)
 @click.option(
     "--placement", help="TOP,LEFT,HEIGHT,WIDTH in tokens; found from the mask by default."
 )
-@click.option("--codec", default="sakura-klt-rans/1", show_default=True, help="Codec of the state.")
+@click.option(
+    "--codec",
+    type=click.Choice(sorted(CODECS)),
+    default=SakuraCodec.id,
+    show_default=True,
+    help="Codec of the state.",
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the template's noise.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, no progress.")
-def command(
-    template: Path,
-    mask: Path,
-    task: str,
-    model: str,
-    output: str,
-    placement: str | None,
-    codec: str,
-    seed: int,
-    as_json: bool,
-) -> None:
+@gathered(Source)
+def command(source: Source, model: str, output: str, codec: str, as_json: bool) -> None:
     """Run TEMPLATE (a picture) through a model and write its state as a bundle.
 
     The same inputs give the same bytes. A killed run leaves no bundle; start it again.
@@ -56,15 +86,20 @@ def command(
     from sakura.models import load_model
     from sakura.pack import PackOptions, load_template, pack
 
-    where = parse_placement(placement)
+    where = parse_placement(source.placement)
+    options = PackOptions(codec=codec, seed=source.seed)
     with Live(quiet=as_json) as live:
         live.stage("load the model", 0.0)
         adapter = load_model(model)
         loaded = load_template(
-            template, mask, task, adapter=adapter, placement=where, noise_seed=seed
+            *(source.template, source.mask, source.task),
+            adapter=adapter,
+            placement=where,
+            noise_seed=source.seed,
         )
-        options = PackOptions(codec=codec, seed=seed)
         report = pack(adapter, loaded, output, options, progress=live.stage)
+    for missed in report.missed:
+        note(f"warning: {missed} on the calibration edits; players will compute more themselves")
     if as_json:
         print_json(report.to_json())
         return

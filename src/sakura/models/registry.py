@@ -21,6 +21,11 @@ ADAPTERS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """Module and class of each model that `load_model` knows."""
 
+TASKS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"mini": ("face-swap", "try-on", "into-scene")}
+)
+"""Tasks of each model, to be known before it is loaded."""
+
 
 def load_model(name: str) -> Adapter:
     """The adapter of a model, with its weights.

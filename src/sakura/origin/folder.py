@@ -32,9 +32,10 @@ class Folder:
     """
 
     def __init__(self, root: str | Path) -> None:
-        self._root = Path(root).resolve()
-        if not self._root.is_dir():
-            raise NotFoundError("no such folder", where=str(root))
+        self._root = Path(os.path.realpath(root))
+        if not os.path.isdir(self._root):  # Path.is_dir raises for some names
+            hint = "name a folder that holds bundles"
+            raise NotFoundError("no such folder", where=str(root), hint=hint)
 
     def open(self, name: str) -> OpenObject:
         """Open the object `name` (decoded, with `/`). Raises NotFoundError for anything else."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from sakura.errors import StoreError
 from sakura.origin.folder import Folder
-from sakura.store.child import ChildProcess
+from sakura.store.child import ChildHost, ChildProcess
 from sakura.units import KIB
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
         raise StoreError(f"cannot listen: {error}", where=f"{host}:{port}", hint=hint) from error
-    if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # accepted sockets inherit it
+    with suppress(AttributeError):  # not on every system; accepted sockets inherit it
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
     return listener
 
@@ -69,39 +69,18 @@ def make_server(root: str | Path) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-class OriginProcess:
+class OriginProcess(ChildHost):
     """Context manager: an origin over `root` in a process of its own, on a free loopback port."""
 
     def __init__(self, root: str | Path) -> None:
         Folder(root)  # complains here, not in the child
+        super().__init__()
         self._root = Path(root).resolve()
-        self._child: ChildProcess | None = None
 
     @property
     def url(self) -> str:
         """Base URL; append `/NAME.skv`."""
         return f"http://127.0.0.1:{self._running.ready['port']}"
 
-    @property
-    def pid(self) -> int:
-        """Process id of the origin."""
-        return self._running.pid
-
-    def __enter__(self) -> Self:
-        self._child = ChildProcess("sakura.origin.process", {"root": str(self._root)})
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
-
-    @property
-    def _running(self) -> ChildProcess:
-        assert self._child is not None, "an OriginProcess is used inside its with block"
-        return self._child
+    def _start(self) -> ChildProcess:
+        return ChildProcess("sakura.origin.process", {"root": str(self._root)})

@@ -1,21 +1,30 @@
 """Whole edits as the packager needs them: on full compute, and with a given state injected.
 
-Measures how far two edits are apart inside the mask. Knows no codec, bundle or network.
+Knows no codec, bundle or network.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from sakura.grid import TokenMask
+from sakura.fidelity import mse as mse_inside
+from sakura.fidelity import to_db, to_mse
 from sakura.models.base import Adapter, BlockState, Request, Run, Template, full_compute
 
 Array = NDArray[Any]
+
+__all__ = [
+    "Injection",
+    "edit_full",
+    "edit_injected",
+    "mse_inside",
+    "run_injected",
+    "to_db",
+    "to_mse",
+]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,21 +67,3 @@ def run_injected(
             run.run_block(block, BlockState(keys=keys, values=values))
         run.end_step()
     return run
-
-
-def mse_inside(a: Array, b: Array, mask: TokenMask) -> float:
-    """Mean squared difference of two pictures over the mask's pixels; 1 is black against white."""
-    side = mask.grid.patch_px
-    inside = np.kron(mask.bits, np.ones((side, side), bool))
-    error = (a[inside].astype(np.float64) - b[inside]) / 255
-    return float(np.square(error).mean())
-
-
-def to_db(mse: float) -> float:
-    """PSNR of a mean squared error; at most 100 dB, so that it stays a number."""
-    return min(-10 * math.log10(mse), 100.0) if mse > 0 else 100.0
-
-
-def to_mse(psnr_db: float) -> float:
-    """Inverse of `to_db`."""
-    return 10 ** (-psnr_db / 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -72,6 +73,33 @@ class PackOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Missed:
+    """A level that stays below its target on the calibration edits, in dB."""
+
+    level: int
+    target_db: float
+    found_db: float
+
+    def __str__(self) -> str:
+        return f"level {self.level} reaches {self.found_db} dB, expected {self.target_db} dB"
+
+
+def missed_targets(options: PackOptions, levels_db: Sequence[float]) -> tuple[Missed, ...]:
+    """The targets that no scale of the steps meets; uncompressed state has none.
+
+    Args:
+        options: as packed.
+        levels_db: measured PSNR of each level.
+    """
+    targets = {} if options.is_raw else options.targets
+    return tuple(
+        Missed(level, target_db, levels_db[level])
+        for level, target_db in sorted(targets.items())
+        if levels_db[level] < target_db
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class PackReport:
     """What was packed.
 
@@ -83,6 +111,7 @@ class PackReport:
         predicted_db: PSNR of each level against uncompressed state, on the calibration edits.
         num_cached: tokens whose state is in the bundle.
         num_reused: parts taken from a killed run's work.
+        missed: levels that stay below their targets.
     """
 
     output: str
@@ -92,6 +121,7 @@ class PackReport:
     predicted_db: tuple[float, ...]
     num_cached: int
     num_reused: int
+    missed: tuple[Missed, ...] = ()
 
     @property
     def bits_per_element(self) -> float:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec import EncodedShard
+from sakura.fidelity import to_db, to_mse
 from sakura.format import write_bundle
 from sakura.format.manifest import Predicted
 from sakura.models.base import Adapter, Template
@@ -31,11 +32,11 @@ from sakura.pack.allocate import (
 )
 from sakura.pack.capture import Capture, capture
 from sakura.pack.describe import draft_manifest, step_share
-from sakura.pack.edits import Injection, to_db, to_mse
+from sakura.pack.edits import Injection
 from sakura.pack.importance import Importance, rank_tokens
 from sakura.pack.job import Job, make_job
 from sakura.pack.ladder import Ladder, coefficients, decoded_levels
-from sakura.pack.options import PackOptions, PackReport
+from sakura.pack.options import PackOptions, PackReport, missed_targets
 from sakura.pack.picture import pack_picture
 from sakura.pack.tuning import (
     MAX_TRIALS,
@@ -90,6 +91,7 @@ def pack(
         predicted_db=bundle.levels_db,
         num_cached=num_cached,
         num_reused=work.num_reused,
+        missed=missed_targets(job.options, bundle.levels_db),
     )
 
 
@@ -232,9 +234,11 @@ def _encode(
     return ladder.codec.encode_shard(spec, material.coefs[place], num_layers)
 
 
-def _to_npz(**arrays: Array) -> bytes:
+def _to_npz(**arrays: Any) -> bytes:
+    # numpy 2.0 would take a keyword of np.savez such as allow_pickle for one more array.
+    assert not any(array.dtype.hasobject for array in arrays.values())
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, **arrays)
     return buffer.getvalue()
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec import EncodedShard
+from sakura.fidelity import mse, to_db
 from sakura.models.base import Adapter, Request, Template
 from sakura.pack.allocate import best_scale, next_scale
-from sakura.pack.edits import Injection, edit_injected, mse_inside, to_db
+from sakura.pack.edits import Injection, edit_injected
 from sakura.pack.ladder import Ladder, decoded_levels
 
 Array = NDArray[Any]
@@ -47,7 +48,7 @@ class Calibration:
         """Mean squared error of the edits with another state (B, 2, S, N, H, Dh)."""
         injection = Injection(self.tokens, state)
         errors = [
-            mse_inside(self._edit(request, injection), expected, self.template.mask)
+            mse(self._edit(request, injection), expected, self.template.mask)
             for request, expected in zip(self.requests, self.expected, strict=True)
         ]
         return float(np.mean(errors))

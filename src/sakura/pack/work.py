@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sakura.errors import NotFoundError, StoreError
 from sakura.store.open import BUCKET_SCHEMES, local_path, scheme_of
-from sakura.store.writer import output_lock, put_atomic
+from sakura.store.refusals import writing
+from sakura.store.writer import check_output, output_lock, replace_file
 
 _DIGEST_BYTES = 32
 
@@ -25,10 +25,11 @@ class WorkFolder:
     Args:
         path: the folder; made with the first part.
         key: digest of all inputs; parts of other inputs are absent.
+        output: the bundle in the making; errors name it, not the folder.
     """
 
-    def __init__(self, path: Path, key: str) -> None:
-        self.path, self._key = path, key
+    def __init__(self, path: Path, key: str, output: str | Path) -> None:
+        self.path, self._key, self._output = path, key, output
         self.num_reused = 0
 
     def get(self, name: str) -> bytes | None:
@@ -45,16 +46,13 @@ class WorkFolder:
 
     def put(self, name: str, data: bytes) -> None:
         """Keep a part. Raises StoreError when it cannot be written."""
-        try:
+        with writing(self._output):
             self.path.mkdir(exist_ok=True)
-        except OSError as error:
-            raise _refused(error, self.path) from error
-        put_atomic(self.path / name, [self._digest(name, data), data])
+            replace_file(self.path / name, [self._digest(name, data), data])
 
     def discard(self) -> None:
-        """Remove the folder and all parts."""
-        if self.path.is_dir():
-            shutil.rmtree(self.path)
+        """Remove the folder and all parts; what cannot be removed stays: the bundle is there."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def _digest(self, name: str, data: bytes) -> bytes:
         hasher = hashlib.sha256(f"{self._key}/{name}/".encode())
@@ -69,35 +67,19 @@ def work_folder(out: str | Path, key: str) -> Iterator[WorkFolder]:
     Raises:
         StoreError: another packager works on this output, or nothing can be written there.
     """
-    scheme = scheme_of(out)
-    if scheme in BUCKET_SCHEMES:
+    check_output(out)
+    if scheme_of(out) in BUCKET_SCHEMES:
         with tempfile.TemporaryDirectory(prefix="sakura-pack-") as folder:
-            yield WorkFolder(Path(folder) / "work", key)
+            yield WorkFolder(Path(folder) / "work", key, out)
         return
-    if scheme not in ("", "file"):
-        raise StoreError(f"cannot write to scheme {scheme!r}", where=str(out))
-    path = work_path(_checked(local_path(out)))
+    output = local_path(out)
+    path = work_path(output)
     with ExitStack() as stack:
-        try:
-            stack.enter_context(output_lock(path))
-        except OSError as error:
-            raise _refused(error, path) from error
-        yield WorkFolder(path, key)
+        with writing(output):
+            stack.enter_context(output_lock(path, output))
+        yield WorkFolder(path, key, output)
 
 
 def work_path(out: Path) -> Path:
     """Where the work on an output is kept: `.NAME.skv.work` beside it."""
     return out.with_name(f".{out.name}.work")
-
-
-def _checked(out: Path) -> Path:
-    """Refuse now what would be refused after minutes of work."""
-    if out.is_dir():
-        raise StoreError("the output is a folder", where=str(out), hint="name a file in it")
-    if not out.parent.is_dir():
-        raise NotFoundError("no such folder", where=str(out.parent), hint="create it first")
-    return out
-
-
-def _refused(error: OSError, path: Path) -> StoreError:
-    return StoreError(f"cannot write: {error.strerror}", where=str(path))

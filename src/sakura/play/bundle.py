@@ -49,7 +49,7 @@ def from_reader(reader: RangeReader) -> Bundle:
         info, head, prefix = asyncio.run(_read(reader))
     except StoreError as error:
         if error.hint is None:
-            error.hint = "is the origin up, and the address right?"
+            error.hint = "check the address, and that what is behind it works"
         raise
     return Bundle(reader, info, head, prefix, time.monotonic() - start_s)
 
@@ -63,13 +63,16 @@ class Bundle:
         head: the parsed head.
         prefix: what was read of the object to get there.
         open_s: how long that took.
+
+    Attributes:
+        head_bytes: read so far of head and template picture, and what came along with them.
     """
 
     def __init__(
         self, reader: RangeReader, info: ObjectInfo, head: Head, prefix: bytes, open_s: float
     ) -> None:
         self.reader, self.info, self.head, self.open_s = reader, info, head, open_s
-        self.head_bytes = len(prefix)
+        self.prefix, self.head_bytes = prefix, len(prefix)
         self._picture = _picture_in(head, prefix)
         self._template: Template | None = None
 
@@ -110,6 +113,7 @@ class Bundle:
         if data is None:
             start = self.head.data_start + blob.offset
             data = self.reader.read(start, start + blob.length, self.info.etag)
+            self.head_bytes += len(data)
         if digest(data) != blob.digest:
             raise DigestError("the template picture is damaged", where=where)
         pixels = _decode(data, expected.width, expected.height)

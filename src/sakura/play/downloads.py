@@ -67,6 +67,7 @@ class Downloads:
         self._num_asked_bytes = 0
         self._num_received_bytes = 0
         self._damaged: set[Chunk] = set()
+        self._cut: set[Layer] = set()  # asked for, and never to be whole
         self.given_up: set[tuple[int, int]] = set()
         self.stop_reason: str | None = None
 
@@ -113,9 +114,11 @@ class Downloads:
         return commands
 
     def on_failure(self, event: FetchFailed, now_s: float) -> list[Command]:
-        """One fetch failed for good: so will the others."""
-        if self._in_flight.pop(event.fetch, None) is None:
+        """A fetch has failed although it was tried again: so will the others."""
+        flight = self._in_flight.pop(event.fetch, None)
+        if flight is None:
             return []
+        self._cut |= {chunk.layer for chunk in flight.fetch.chunks[flight.num_chunks :]}
         self._throughput.ended(event.fetch, now_s)
         return self.stop(event.reason, now_s)
 
@@ -124,6 +127,7 @@ class Downloads:
         chunk = event.chunk
         if chunk not in self._damaged:
             self._damaged.add(chunk)
+            self._num_received_bytes -= chunk.num_bytes  # they come again
             self._list.put_back(chunk)
             return []
         return self.give_up(chunk.block, chunk.component, event.reason, now_s)
@@ -138,6 +142,8 @@ class Downloads:
         if self.stop_reason is None:
             self.stop_reason = reason
         abandoned = list(self._in_flight)
+        for flight in self._in_flight.values():
+            self._cut |= {chunk.layer for chunk in flight.fetch.chunks[flight.num_chunks :]}
         self._in_flight.clear()
         for fetch in abandoned:
             self._throughput.ended(fetch, now_s)
@@ -158,13 +164,15 @@ class Downloads:
 
         Fetches in flight share the link evenly.
         """
+        if layer[:2] in self.given_up or layer in self._cut:
+            return math.inf
         left = [f.fetch.stop - f.fetch.start - f.num_bytes for f in self._in_flight.values()]
         for flight in self._in_flight.values():
             stops = [chunk.stop for chunk in flight.fetch.chunks if chunk.layer == layer]
             if stops:
                 own = stops[-1] - flight.fetch.start - flight.num_bytes
                 return float(sum(min(own, other) for other in left)) if own > 0 else 0.0
-        ahead = self._list.bytes_until(layer)
+        ahead = self._list.bytes_until(layer, self.given_up)
         if ahead is None:
             return 0.0
         return float(sum(left) + ahead) if self.stop_reason is None else math.inf

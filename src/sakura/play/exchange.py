@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sakura.events import EventLog
 from sakura.models.base import BlockState
@@ -16,6 +17,7 @@ from sakura.play.decode import Decoder
 from sakura.play.engine import Key
 from sakura.play.fetch import Fetcher
 from sakura.play.messages import (
+    OPENED,
     Abandon,
     BlockFinished,
     ChunkRefused,
@@ -54,10 +56,19 @@ class _Buffer:
 
 
 class Exchange:
-    """The guide of an executor, and the sink of fetcher and decoder."""
+    """The guide of an executor, and the sink of fetcher and decoder.
 
-    def __init__(self, session: Session, workers: Workers, log: EventLog) -> None:
-        self._session, self._workers, self._log = session, workers, log
+    Args:
+        session: what decides.
+        workers: what acts.
+        log: of the edit.
+        opened: the object's first bytes, which came with its head.
+    """
+
+    def __init__(
+        self, session: Session, workers: Workers, log: EventLog, opened: bytes = b""
+    ) -> None:
+        self._session, self._workers, self._log, self._opened = session, workers, log, opened
         self._changed = threading.Condition()
         self._buffers: dict[int, _Buffer] = {}
         self._is_over = False
@@ -97,13 +108,20 @@ class Exchange:
             self._carry_out(commands, buffer)
             self._log_rate()
 
+    def stumbled(self, fetch: int, reason: str) -> None:
+        """See `FetchSink.stumbled`."""
+        with self._changed:
+            if not self._is_over and fetch in self._buffers:
+                self._log.add("fault", source="fetch", reason=reason, is_final=False)
+
     def failed(self, fetch: int, reason: str) -> None:
         """See `FetchSink.failed`."""
         with self._changed:
             if self._is_over or fetch not in self._buffers:
                 return
             self._end_fetch(fetch, reason)
-            self._take(FetchFailed(fetch, reason), "fetch", reason)
+            fault = {"source": "fetch", "reason": reason}
+            self._take(FetchFailed(fetch, reason), fault)
 
     # Called in the decoder's thread.
 
@@ -122,13 +140,15 @@ class Exchange:
         """See `DecodeSink.chunk_refused`."""
         with self._changed:
             if not self._is_over:
-                self._take(ChunkRefused(chunk, reason), "decode", reason)
+                place = (chunk.block, chunk.component, chunk.level, chunk.index)
+                self._take(ChunkRefused(chunk, reason), decode_fault(reason, place))
 
     def shard_refused(self, shard: Key, reason: str) -> None:
         """See `DecodeSink.shard_refused`."""
         with self._changed:
             if not self._is_over:
-                self._take(ShardRefused(*shard, reason), "decode", reason)
+                place = (*shard, -1, -1)
+                self._take(ShardRefused(*shard, reason), decode_fault(reason, place))
 
     # Called in the executor's thread.
 
@@ -175,11 +195,11 @@ class Exchange:
 
     # Called with the lock held.
 
-    def _take(self, event: Event, source: str = "", fault: str = "") -> None:
+    def _take(self, event: Event, fault: dict[str, Any] | None = None) -> None:
         commands = self._session.handle(event, self.now())
-        if fault:
+        if fault is not None:
             is_final = self._session.stop_reason is not None
-            self._log.add("fault", source=source, reason=fault, is_final=is_final)
+            self._log.add("fault", **fault, is_final=is_final)
         self._carry_out(commands)
         self._changed.notify_all()
 
@@ -205,11 +225,15 @@ class Exchange:
                 case Abandon(fetch, reason):
                     self._end_fetch(fetch, reason)
                     self._workers.fetcher.abandon(self, fetch)
-                case Decode(_, chunk):
-                    assert buffer is not None
-                    first = chunk.start - buffer.fetch.start
-                    data = bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])
-                    self._workers.decoder.submit(self, chunk, data)
+                case Decode(fetch, chunk):
+                    self._workers.decoder.submit(self, chunk, self._bytes_of(fetch, chunk, buffer))
+
+    def _bytes_of(self, fetch: int, chunk: Chunk, buffer: _Buffer | None) -> bytes:
+        if fetch == OPENED:
+            return self._opened[chunk.start : chunk.stop]
+        assert buffer is not None
+        first = chunk.start - buffer.fetch.start
+        return bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])
 
     def _end_fetch(self, fetch: int, reason: str | None) -> None:
         num_bytes = len(self._buffers.pop(fetch).data)
@@ -225,3 +249,9 @@ class Exchange:
         if bps and not self._logged_bps / RATE_CHANGE <= bps <= self._logged_bps * RATE_CHANGE:
             self._logged_bps = bps
             self._log.add("throughput", bps=bps)
+
+
+def decode_fault(reason: str, place: tuple[int, int, int, int]) -> dict[str, Any]:
+    """Fields of a `fault` event; `place` is the block, component, level and index refused."""
+    names = ("block", "component", "level", "index")
+    return {"source": "decode", "reason": reason, **dict(zip(names, place, strict=True))}

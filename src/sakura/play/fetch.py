@@ -1,8 +1,9 @@
 """A thread with an event loop that carries out fetches and reports bytes; it plans nothing.
 
 An error never leaves this thread: it becomes a call of the sink's `failed`. A fetch that breaks is
-resumed once from where it stopped; one that falls silent is asked for again on a fresh connection,
-because a plain client can hang for seconds after a radio outage.
+resumed from where it stopped, as long as bytes still come, by this fetch or another; one that falls
+silent is asked for again on a fresh connection, because a plain client can hang for seconds after
+a radio outage.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Protocol, cast
 
 from sakura.errors import NotFoundError, PlayError, SakuraError, StaleError, StoreError
 from sakura.play.messages import Fetch
+from sakura.play.retry import Budget
 from sakura.store.base import RangeReader
 
 JOIN_S = 5.0
@@ -26,12 +28,13 @@ class Retry:
     """When a fetch is asked for again.
 
     Args:
-        delays_s: pause before each attempt after a failure.
+        delays_s: pause after each failure in a row of a fetch; the last one for all further ones.
+            A fetch that breaks more often than that while nothing comes by any fetch has failed.
         silence_s: without a byte for so long, reconnect; doubled each time, reset by a byte.
         num_silences: after so many in a row the fetch has failed.
     """
 
-    delays_s: tuple[float, ...] = (0.05,)
+    delays_s: tuple[float, ...] = (0.05, 0.2, 0.8)
     silence_s: float = 0.6
     num_silences: int = 5
 
@@ -43,19 +46,24 @@ class FetchSink(Protocol):
         """The next bytes of a fetch."""
         ...
 
+    def stumbled(self, fetch: int, reason: str) -> None:
+        """It broke off, and goes on from there."""
+        ...
+
     def failed(self, fetch: int, reason: str) -> None:
         """No more bytes of it will come."""
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Transfer:
-    """How far a fetch got."""
+    """How far a fetch got; failures are counted without progress of its own, and of any fetch."""
 
     sink: FetchSink
     command: Fetch
     position: int
-    num_failures: int = 0
+    own: Budget
+    link: Budget
     num_silences: int = 0
 
 
@@ -65,6 +73,7 @@ class Fetcher:
     def __init__(self, reader: RangeReader, etag: str | None, retry: Retry | None = None) -> None:
         self._reader, self._etag, self._retry = reader, etag, retry or Retry()
         self._tasks: dict[tuple[FetchSink, int], asyncio.Task[None]] = {}
+        self._transfers: set[_Transfer] = set()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._main, name="sakura-fetch", daemon=True)
 
@@ -126,11 +135,16 @@ class Fetcher:
         await asyncio.gather(*heads, return_exceptions=True)
 
     async def _carry_out(self, sink: FetchSink, command: Fetch) -> None:
-        transfer = _Transfer(sink, command, command.start)
-        while (reason := await self._attempt(transfer)) is not None:
-            if reason:
-                sink.failed(command.fetch, reason)
-                return
+        budget = Budget(len(self._retry.delays_s))
+        transfer = _Transfer(sink, command, command.start, budget, budget)
+        self._transfers.add(transfer)
+        try:
+            while (reason := await self._attempt(transfer)) is not None:
+                if reason:
+                    sink.failed(command.fetch, reason)
+                    return
+        finally:
+            self._transfers.discard(transfer)
 
     async def _attempt(self, transfer: _Transfer) -> str | None:
         """Fetch the rest. None when it is complete, "" to try again, else why it has failed."""
@@ -143,10 +157,12 @@ class Fetcher:
             is_dead = transfer.num_silences > retry.num_silences
             return "no byte came for too long" if is_dead else ""
         except Exception as error:
-            if not _may_pass(error) or transfer.num_failures == len(retry.delays_s):
+            transfer.own, transfer.link = transfer.own.failed(), transfer.link.failed()
+            if not _may_pass(error) or transfer.link.is_spent:
                 return _reason(error)
-            await asyncio.sleep(retry.delays_s[transfer.num_failures])
-            transfer.num_failures += 1
+            transfer.sink.stumbled(transfer.command.fetch, _reason(error))
+            number = min(transfer.own.num_failures, len(retry.delays_s))
+            await asyncio.sleep(retry.delays_s[number - 1])
             return ""
 
     async def _receive(self, transfer: _Transfer) -> None:
@@ -158,6 +174,7 @@ class Fetcher:
             async for piece in stream:
                 transfer.position += len(piece)
                 transfer.num_silences = 0
+                self._count(transfer, len(piece))
                 timeout.reschedule(self._loop.time() + self._retry.silence_s)
                 transfer.sink.arrived(command.fetch, piece)
         if transfer.position < command.stop:
@@ -165,6 +182,12 @@ class Fetcher:
                 f"the transfer ended at {transfer.position} of {command.stop}",
                 where=self._reader.url,
             )
+
+    def _count(self, transfer: _Transfer, num_bytes: int) -> None:
+        """Bytes that came by one fetch show that the link is alive to all of them."""
+        transfer.own = transfer.own.arrived(num_bytes)
+        for each in self._transfers:
+            each.link = each.link.arrived(num_bytes)
 
 
 def _may_pass(error: Exception) -> bool:

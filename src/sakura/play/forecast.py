@@ -6,6 +6,7 @@ one after the other.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,13 +64,30 @@ class Forecast:
     """Costs of steps as a function of how many layers of the fetch list are decoded."""
 
     def __init__(self, model: ErrorModel, fetch_list: FetchList, ledger: Ledger) -> None:
-        self._model, self._ends = model, fetch_list.ends
+        self._ledger, self._ends = ledger, fetch_list.ends
         self._layers = np.array(fetch_list.layers, np.intp).reshape(-1, 3)
         self._gains_SP = model.gains(fetch_list.layers)
         num_steps = len(self._gains_SP)
-        start = [ledger.rest_cost(step, 0) for step in range(num_steps)]
-        falls = np.cumsum(self._gains_SP, 1)
-        self._costs_SP = np.array(start)[:, None] - np.pad(falls, ((0, 0), (1, 0)))
+        self._start_S = np.array([ledger.rest_cost(step, 0) for step in range(num_steps)])
+        self._costs_SP = self._costs_by_layer()
+        self._given_up: set[tuple[int, int]] = set()
+        self._is_lost_P = np.zeros(len(self._layers), bool)
+
+    def give_up(self, shards: Set[tuple[int, int]]) -> None:
+        """Nothing more of these (block, component) will be decoded; hearing of one again is free.
+
+        Their missing layers lower no cost, and are nothing to wait for.
+        """
+        news = shards - self._given_up
+        if not news:
+            return
+        self._given_up |= news
+        block, component, level = self._layers.T
+        for shard in news:
+            is_missing = level > self._ledger.levels[shard]
+            self._is_lost_P |= (block == shard[0]) & (component == shard[1]) & is_missing
+        self._gains_SP[:, self._is_lost_P] = 0
+        self._costs_SP = self._costs_by_layer()
 
     def later_costs(self, step: int, starts_s: Array, arrival: Arrival) -> tuple[float, ...]:
         """Predicted error of each step after `step`, which start in `starts_s` seconds each."""
@@ -80,6 +98,12 @@ class Forecast:
             num_layers = np.minimum(num_layers, decodable.astype(np.intp))
         costs = self._costs_SP[np.arange(step + 1, len(self._costs_SP)), num_layers]
         return tuple(np.maximum(costs, 0).tolist())
+
+    def _costs_by_layer(self) -> Array:
+        """Predicted error of each whole step once the first 0, 1, 2, ... layers are decoded."""
+        falls = np.cumsum(self._gains_SP, 1)
+        costs: Array = self._start_S[:, None] - np.pad(falls, ((0, 0), (1, 0)))
+        return costs
 
     def missing_layers(self, ask: Ask, ledger: Ledger) -> list[Layer]:
         """Layers that must be decoded before injecting fits, in the order they come.
@@ -96,7 +120,7 @@ class Forecast:
                 first = middle + 1
         if first == len(costs_P):
             return []
-        rows = self._layers[: first + 1].tolist()
+        rows = self._layers[: first + 1][~self._is_lost_P[: first + 1]].tolist()
         return [
             (block, component, level)
             for block, component, level in rows
@@ -117,6 +141,7 @@ class Forecast:
         block, component, _ = self._layers.T
         first = 0
         for bare, main in ledger.missing_main(ask.step, ask.block):
-            found = np.flatnonzero((block == bare) & (component == main))
+            is_main = (block == bare) & (component == main)
+            found = np.flatnonzero(is_main & ~self._is_lost_P)
             first = max(first, int(found[0]) if len(found) else len(block))
         return first

@@ -100,9 +100,13 @@ class Abandon:
     reason: str
 
 
+OPENED = -1
+"""Stands for a fetch where bytes came with the bundle's head."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decode:
-    """A chunk of a fetch is complete: check and decode it."""
+    """A chunk of a fetch, or of the opened bytes, is complete: check and decode it."""
 
     fetch: int
     chunk: Chunk

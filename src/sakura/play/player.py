@@ -184,7 +184,7 @@ class Player:
 
     def _stream(self, job: Job, workers: Workers) -> EditResult:
         session = Session(self._setting(workers.store), self._times)
-        exchange = Exchange(session, workers, job.log)
+        exchange = Exchange(session, workers, job.log, self._bundle.prefix)
         exchange.start()
         try:
             image = job.render(exchange, self._bundle.manifest.importance_order)
@@ -204,6 +204,7 @@ class Player:
             levels_BC=store.levels,
             limits=Limits(num_fetches=options.num_fetches, max_total_bytes=options.max_total_bytes),
             prior_bps=self._prior_bps,
+            opened_bytes=len(self._bundle.prefix),
         )
 
     def _make_workers(self, profile: CodecProfile) -> Workers:

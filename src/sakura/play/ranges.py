@@ -8,7 +8,7 @@ are never joined.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
@@ -48,14 +48,17 @@ class FetchList:
     Args:
         head: manifest and data start.
         levels_BC: what is decoded already; layers up to it are left out.
+        opened_bytes: opening the object brought so many of its first bytes.
+
+    Attributes:
+        opened: chunks that lie in those bytes and are never asked for.
     """
 
-    def __init__(self, head: Head, levels_BC: Array) -> None:
+    def __init__(self, head: Head, levels_BC: Array, opened_bytes: int = 0) -> None:
         self.layers: list[Layer] = []
         self._chunks: list[Chunk] = []
         self._next = 0
         self._again: deque[Chunk] = deque()
-        self.num_passed_bytes, self.num_passed_layers = 0, 0
         sizes = []
         shards = sorted(head.manifest.shards, key=lambda shard: (shard.component, shard.block))
         for level in range(head.manifest.num_levels):
@@ -66,6 +69,10 @@ class FetchList:
                     self.layers.append(key)
                     self._chunks += _chunks(key, start, shard.layers[level].chunks)
                     sizes.append(shard.layers[level].num_bytes)
+        self.opened = tuple(chunk for chunk in self._chunks if chunk.stop <= opened_bytes)
+        self._chunks = [chunk for chunk in self._chunks if chunk.stop > opened_bytes]
+        self.num_passed_bytes = sum(chunk.num_bytes for chunk in self.opened)
+        self.num_passed_layers = 0
         self.ends = np.cumsum(sizes, dtype=np.int64)
         """Bytes to fetch until each of `layers` is there."""
 
@@ -95,10 +102,15 @@ class FetchList:
         """Offer a chunk again, before all others."""
         self._again.append(chunk)
 
-    def bytes_until(self, layer: Layer) -> int | None:
-        """Bytes still to be taken until a layer is; None if it was taken already."""
+    def bytes_until(self, layer: Layer, given_up: Container[tuple[int, int]] = ()) -> int | None:
+        """Bytes still to be taken until a layer is; None if it was taken already.
+
+        Shards (block, component) that were given up will be passed over.
+        """
         num_bytes, found = 0, None
         for chunk in chain(self._again, islice(self._chunks, self._next, None)):
+            if chunk.layer[:2] in given_up:
+                continue
             num_bytes += chunk.num_bytes
             if chunk.layer == layer:
                 found = num_bytes

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from sakura.events import Event
+from sakura.fidelity import to_db
 
 COMPUTED = -1
 
@@ -24,14 +24,16 @@ class RunReport:
         startup_s: from the request to the first block.
         stall_s: time in which the device waited for bytes.
         num_stalls: how often it did.
-        num_bytes: bytes of shards that arrived.
-        head_bytes: bytes that opening the bundle took.
+        num_bytes: bytes of shards that arrived during the edit.
+        head_bytes: bytes that opening the bundle took; shards that came along count here.
         recomputed_blocks: blocks executed with all tokens.
         injected_blocks: blocks executed with injected state.
         mask_ratio: share of the tokens that are active.
         predicted_db: PSNR to expect against uncompressed state; None where nothing was injected.
         finished_by: "stream" if every block was injected, "device" if none was, else "mixed".
-        fetch_error: why fetching ended early, or None.
+        fetch_error: why fetching ended early, or had broken off when the edit ended; or None.
+        num_damaged: chunks that were refused, each counted once.
+        damaged_shards: (block, component) of the shards they belong to.
         canary_distance: how far the model is from the one the bundle was captured with.
         levels: per step and block, the level that was injected, -1 for computed.
     """
@@ -50,6 +52,8 @@ class RunReport:
     predicted_db: float | None
     finished_by: Literal["stream", "device", "mixed"]
     fetch_error: str | None
+    num_damaged: int
+    damaged_shards: tuple[tuple[int, int], ...]
     canary_distance: float | None
     levels: tuple[tuple[int, ...], ...]
 
@@ -68,6 +72,7 @@ def make_report(events: Iterable[Event]) -> RunReport:
     flat = [level for row in levels for level in row]
     num_computed = flat.count(COMPUTED)
     num_injected = len(flat) - num_computed
+    damaged = _damaged(log)
     mse = sum(event.data.get("mse", 0.0) for event in log if event.kind == "step")
     return RunReport(
         policy=start["policy"],
@@ -81,9 +86,11 @@ def make_report(events: Iterable[Event]) -> RunReport:
         recomputed_blocks=num_computed,
         injected_blocks=num_injected,
         mask_ratio=start["mask_ratio"],
-        predicted_db=-10 * math.log10(mse) if num_injected and mse > 0 else None,
+        predicted_db=to_db(mse) if num_injected and mse > 0 else None,
         finished_by="device" if not num_injected else "mixed" if num_computed else "stream",
         fetch_error=_fetch_error(log),
+        num_damaged=len(damaged),
+        damaged_shards=tuple(sorted({place[:2] for place in damaged})),
         canary_distance=start.get("canary_distance"),
         levels=levels,
     )
@@ -100,6 +107,25 @@ def _levels(log: list[Event], num_steps: int, num_blocks: int) -> tuple[tuple[in
     return tuple(tuple(row) for row in levels)
 
 
+def _damaged(log: list[Event]) -> set[tuple[int, int, int, int]]:
+    """(block, component, level, index) of refused chunks; -1, -1 where the codec refuses a shard.
+
+    A chunk that is refused twice is one, and so is a shard that is refused on top of its chunks.
+    """
+    faults = [event.data for event in log if event.kind == "fault" and "block" in event.data]
+    places = {(f["block"], f["component"], f["level"], f["index"]) for f in faults}
+    bad_chunks = {place[:2] for place in places if place[2] >= 0}
+    return {place for place in places if place[2] >= 0 or place[:2] not in bad_chunks}
+
+
 def _fetch_error(log: list[Event]) -> str | None:
-    faults = [event.data for event in log if event.kind == "fault"]
-    return next((fault["reason"] for fault in faults if fault["is_final"]), None)
+    """The final fault, or one of the fetches after which no byte came until the edit was over."""
+    reason: str | None = None
+    for event in log:
+        if event.kind == "fault" and event.data["is_final"]:
+            return str(event.data["reason"])
+        if event.kind == "fault" and event.data["source"] == "fetch":
+            reason = event.data["reason"]
+        elif event.kind == "fetch_bytes":
+            reason = None
+    return reason

@@ -8,6 +8,7 @@ under a simulated clock.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from sakura.play.downloads import Downloads, Limits
 from sakura.play.forecast import Arrival, Ask, Forecast
 from sakura.play.ledger import Ledger
 from sakura.play.messages import (
+    OPENED,
     BlockFinished,
     ChunkRefused,
     Command,
@@ -55,6 +57,7 @@ class Setting:
         levels_BC: level of each shard that is decoded already, -1 for none.
         limits: how much to ask for.
         prior_bps: throughput of an earlier edit.
+        opened_bytes: how many first bytes of the object came with its head.
     """
 
     head: Head
@@ -63,6 +66,7 @@ class Setting:
     levels_BC: Array
     limits: Limits = field(default_factory=Limits)
     prior_bps: float | None = None
+    opened_bytes: int = 0
 
 
 class Session:
@@ -74,7 +78,7 @@ class Session:
         self._num_steps = len(self._model.share_SBC)
         self._ledger = Ledger(self._model, setting.levels_BC)
         self.throughput = Throughput(setting.prior_bps)
-        self._list = FetchList(setting.head, setting.levels_BC)
+        self._list = FetchList(setting.head, setting.levels_BC, setting.opened_bytes)
         self._forecast = Forecast(self._model, self._list, self._ledger)
         self._downloads = Downloads(self._list, self.throughput, setting.limits)
         # Share of each shard's error in step s and later; after the last step, none.
@@ -94,8 +98,10 @@ class Session:
         self._lost_wait = False
 
     def start(self, now_s: float) -> list[Command]:
-        """The first fetches."""
-        return [*self._downloads.next_fetches(now_s, self._is_wanted)]
+        """What is there already goes to the decoder; the first fetches."""
+        opened = [Decode(OPENED, chunk) for chunk in self._list.opened if self._is_wanted(chunk)]
+        self._note_decodes(opened)
+        return [*opened, *self._downloads.next_fetches(now_s, self._is_wanted)]
 
     def handle(self, event: Event, now_s: float) -> list[Command]:
         """Take an event in; returns what to do now, new fetches included."""
@@ -103,10 +109,7 @@ class Session:
         match event:
             case FetchProgress():
                 commands += self._downloads.on_progress(event, now_s)
-                for command in commands:
-                    if isinstance(command, Decode):
-                        chunk = command.chunk
-                        self._undecoded.setdefault(chunk.layer, set()).add(chunk.index)
+                self._note_decodes(commands)
             case FetchFailed():
                 commands += self._downloads.on_failure(event, now_s)
             case ChunkRefused(chunk, _):
@@ -122,6 +125,7 @@ class Session:
                 self._spent_now = 0.0
             case BlockFinished():
                 self._on_block(event)
+        self._forecast.give_up(self._downloads.given_up)
         return [*commands, *self._downloads.next_fetches(now_s, self._is_wanted)]
 
     def stop(self, reason: str, now_s: float) -> list[Command]:
@@ -269,6 +273,12 @@ class Session:
             self._is_dropped = True
         self._times.observe(event.block, event.mode, event.duration_s)
         self._block = event.block + 1
+
+    def _note_decodes(self, commands: Sequence[Command]) -> None:
+        for command in commands:
+            if isinstance(command, Decode):
+                chunk = command.chunk
+                self._undecoded.setdefault(chunk.layer, set()).add(chunk.index)
 
     def _is_whole(self, layer: Layer) -> bool:
         """Whether the decoder has all of a layer, and may still decode it."""

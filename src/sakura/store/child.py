@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from types import TracebackType
+from abc import ABC, abstractmethod
 from typing import Any, Self
 
 from sakura.errors import StoreError
@@ -75,13 +75,32 @@ class ChildProcess:
             self._process.kill()
             self._process.wait()
 
+
+class ChildHost(ABC):
+    """Context manager of one child process; a subclass says how to start it."""
+
+    def __init__(self) -> None:
+        self._child: ChildProcess | None = None
+
+    @abstractmethod
+    def _start(self) -> ChildProcess:
+        """Start the child."""
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._running.pid
+
+    @property
+    def _running(self) -> ChildProcess:
+        assert self._child is not None, f"{type(self).__name__} is used inside its with block"
+        return self._child
+
     def __enter__(self) -> Self:
+        self._child = self._start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            child.close()

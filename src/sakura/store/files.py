@@ -35,7 +35,8 @@ def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise NotFoundError("no such file", where=str(path)) from error
+        hint = "check the path; `sakura pack` writes bundles"
+        raise NotFoundError("no such file", where=str(path), hint=hint) from error
     except OSError as error:
         raise StoreError(f"cannot read: {error.strerror}", where=str(path)) from error
 
@@ -56,7 +57,8 @@ class FileReader:
         with _translated(self._path):
             status = self._path.stat()
         if self._path.is_dir():
-            raise StoreError("found a folder, expected a file", where=self.url)
+            hint = "name a bundle in it, NAME.skv"
+            raise StoreError("found a folder, expected a file", where=self.url, hint=hint)
         return ObjectInfo(self._path.name, status.st_size, file_etag(status))
 
     def read(self, start: int, stop: int, etag: str | None = None) -> bytes:

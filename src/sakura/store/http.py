@@ -165,7 +165,12 @@ def _public(url: str) -> str:
 def _check_status(response: aiohttp.ClientResponse, expected: int, where: str) -> None:
     status = response.status
     if status in (404, 410):
-        raise NotFoundError("no such object", where=where)
+        parts = urlsplit(where)
+        hint = (
+            f"check the name; a `sakura serve` origin lists its bundles at "
+            f"{parts.scheme}://{parts.netloc}/v1/templates"
+        )
+        raise NotFoundError("no such object", where=where, hint=hint)
     if status == 412:
         raise StaleError("the object changed", where=where, hint="open the template again")
     if status == 200 and expected == 206:

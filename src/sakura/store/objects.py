@@ -127,7 +127,8 @@ def translated(where: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise NotFoundError("no such object", where=where) from error
+        hint = "check bucket and name"
+        raise NotFoundError("no such object", where=where, hint=hint) from error
     except exceptions.PreconditionError as error:
         raise StaleError(
             "the object changed", where=where, hint="open the template again"

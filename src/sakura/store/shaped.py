@@ -6,17 +6,15 @@ on.
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
 from urllib.parse import urlsplit, urlunsplit
 
 from sakura.errors import InputError
-from sakura.store.child import ChildProcess
+from sakura.store.child import ChildHost, ChildProcess
 from sakura.store.link import LinkModel
 from sakura.store.trace import Trace
 
 
-class ShapedLink:
+class ShapedLink(ChildHost):
     """Context manager: between enter and exit, `url` reaches `target_url` through the link.
 
     Args:
@@ -44,18 +42,13 @@ class ShapedLink:
         self.model = model or LinkModel(trace or Trace.constant(1.0), rtt_s, loop)
         if not self.model.rtt_s >= 0:
             raise InputError(f"rtt_s is {self.model.rtt_s}, expected 0 or more")
-        self._child: ChildProcess | None = None
+        super().__init__()
 
     @property
     def url(self) -> str:
         """What the client asks for instead of `target_url`."""
         netloc = f"127.0.0.1:{self._running.ready['port']}"
         return urlunsplit(self._target._replace(netloc=netloc))
-
-    @property
-    def pid(self) -> int:
-        """Process id of the shaper."""
-        return self._running.pid
 
     def restart(self) -> float:
         """Begin the trace anew, so that each run sees the same link; returns `time.monotonic`.
@@ -72,9 +65,9 @@ class ShapedLink:
         """
         return self._running.ask({"do": "stats"})
 
-    def __enter__(self) -> Self:
+    def _start(self) -> ChildProcess:
         model, trace = self.model, self.model.trace
-        self._child = ChildProcess(
+        return ChildProcess(
             "sakura.store.shape_process",
             {
                 "host": self._target.hostname,
@@ -89,19 +82,3 @@ class ShapedLink:
                 "initial_window": model.initial_window,
             },
         )
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._child is not None:
-            self._child.close()
-            self._child = None
-
-    @property
-    def _running(self) -> ChildProcess:
-        assert self._child is not None, "a ShapedLink is used inside its with block"
-        return self._child

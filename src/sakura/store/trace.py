@@ -118,12 +118,12 @@ def load_trace(name_or_path: str | Path) -> Trace:
     if isinstance(name_or_path, str) and name_or_path in trace_names():
         return parse_trace((shipped / f"{name_or_path}.csv").read_text("utf-8"), name_or_path)
     path = Path(name_or_path)
-    if not path.is_file():
-        hint = f"shipped traces: {', '.join(trace_names())}"
-        raise InputError("no such trace", where=str(name_or_path), hint=hint)
-    if path.stat().st_size > _MAX_FILE_BYTES:
-        raise InputError(f"a trace file has at most {_MAX_FILE_BYTES} bytes", where=str(path))
     try:
+        if not path.is_file():
+            hint = f"shipped traces: {', '.join(trace_names())}"
+            raise InputError("no such trace", where=str(name_or_path), hint=hint)
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            raise InputError(f"a trace file has at most {_MAX_FILE_BYTES} bytes", where=str(path))
         return parse_trace(path.read_text("utf-8"), path.stem)
     except (UnicodeDecodeError, OSError) as error:
         raise InputError(f"cannot read the trace: {error}", where=str(path)) from error

@@ -5,7 +5,6 @@ Local files go through a temporary file in the same folder, under a lock that di
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
@@ -15,8 +14,7 @@ from pathlib import Path
 from sakura.errors import NotFoundError, StoreError
 from sakura.store.files import MemoryStore
 from sakura.store.open import BUCKET_SCHEMES, local_path, scheme_of
-
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+from sakura.store.refusals import writing
 
 
 def put_atomic(
@@ -31,34 +29,66 @@ def put_atomic(
     scheme = scheme_of(target)
     if scheme in ("", "file"):
         path = local_path(target)
-        with _folder_checked(path), output_lock(path):
-            return _replace(path, pieces)
+        with writing(path):
+            if _is_device(path):
+                return _pour(path, pieces)
+            _check_place(path)
+            with output_lock(path):
+                return replace_file(path, pieces)
     if scheme in BUCKET_SCHEMES:
         return _put_bucket(str(target), pieces)
     if scheme == "memory" and memory is not None:
         data = b"".join(pieces)
         memory.put(str(target).partition("://")[2], data)
         return len(data)
-    raise StoreError(
-        f"cannot write to scheme {scheme!r}", where=str(target), hint="write to a path or bucket"
-    )
+    raise _no_writer(target)
+
+
+def check_output(target: str | Path) -> None:
+    """Refuse now what `put_atomic` would refuse after minutes of work.
+
+    A local output is tried: its lock is taken and let go, which needs a folder that is there and
+    may be written, and a name that is not too long.
+
+    Raises:
+        StoreError: nothing can be written there, or another writer holds this output.
+    """
+    scheme = scheme_of(target)
+    if scheme in BUCKET_SCHEMES:
+        from sakura.store.objects import open_bucket
+
+        open_bucket(str(target))
+        return
+    if scheme not in ("", "file"):
+        raise _no_writer(target)
+    path = local_path(target)
+    with writing(path):
+        if not _is_device(path):
+            _check_place(path)
+            with output_lock(path):
+                return
 
 
 @contextmanager
-def output_lock(path: Path) -> Iterator[None]:
+def output_lock(path: Path, output: Path | None = None) -> Iterator[None]:
     """Hold the only right to write `path`. Raises StoreError where another live process holds it.
 
     The lock is the kernel's (flock), so a killed writer's lock file is taken over; the process id
     in it is for the message only.
+
+    Args:
+        path: what is written.
+        output: what to name in messages, if not that.
     """
     lock_path = path.with_name(f".{path.name}.lock")
-    descriptor = _acquire(lock_path, path)
+    descriptor = _acquire(lock_path, output or path)
     try:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
-        lock_path.unlink(missing_ok=True)  # while still locked: a waiter sees that its file is gone
+        with suppress(OSError):  # a lock file that stays is taken over by the next writer
+            lock_path.unlink()  # while still locked: a waiter sees that its file is gone
         os.close(descriptor)
 
 
@@ -81,7 +111,8 @@ def _acquire(lock_path: Path, path: Path) -> int:
         os.close(descriptor)  # the previous owner removed the file after we opened it: start again
 
 
-def _replace(path: Path, pieces: Iterable[bytes]) -> int:
+def replace_file(path: Path, pieces: Iterable[bytes]) -> int:
+    """Write a local file whole or not at all; for its only writer. Raises OSError."""
     part_path = path.with_name(
         f".{path.name}.part"
     )  # one name: a killed writer's rest is overwritten
@@ -99,26 +130,39 @@ def _replace(path: Path, pieces: Iterable[bytes]) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    """Make a rename in `folder` survive a power cut, where it may be opened: the file is there."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
 
-@contextmanager
-def _folder_checked(path: Path) -> Iterator[None]:
-    """Turn the operating system's refusals into StoreError with a hint."""
+def _check_place(path: Path) -> None:
+    """Refuse an output that is a folder, or in none."""
     if path.is_dir():
         raise StoreError("the output is a folder", where=str(path), hint="name a file in it")
     if not path.parent.is_dir():
         raise NotFoundError("no such folder", where=str(path.parent), hint="create it first")
-    try:
-        yield
-    except OSError as error:
-        hint = "free some space or choose another disk" if error.errno in _FULL else None
-        raise StoreError(f"cannot write: {error.strerror}", where=str(path), hint=hint) from error
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path is a pipe, a terminal or the like, which is written to and never replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _pour(path: Path, pieces: Iterable[bytes]) -> int:
+    with path.open("wb", buffering=0) as file:
+        return sum(file.write(piece) for piece in pieces)
+
+
+def _no_writer(target: str | Path) -> StoreError:
+    scheme = scheme_of(target)
+    hint = "write to a path or bucket"
+    return StoreError(f"cannot write to scheme {scheme!r}", where=str(target), hint=hint)
 
 
 def _put_bucket(url: str, pieces: Iterable[bytes]) -> int:

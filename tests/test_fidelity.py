@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from sakura.bench.fidelity import MAX_DB, db_of, psnr_db
+import sakura
 from sakura.errors import InputError
+from sakura.fidelity import MAX_DB, mse, psnr_db, to_db, to_mse
 from sakura.grid import TokenGrid, TokenMask
 
 GRID = TokenGrid(2, 2, 4)
@@ -37,7 +40,7 @@ def test_no_wrap_around_at_the_ends_of_the_range() -> None:
 
 def test_identical_pictures_have_a_finite_value() -> None:
     assert psnr_db(GREY, GREY) == MAX_DB
-    assert db_of(1e-30) == MAX_DB
+    assert to_db(1e-30) == MAX_DB
 
 
 def test_sizes_must_agree() -> None:
@@ -45,3 +48,26 @@ def test_sizes_must_agree() -> None:
         psnr_db(GREY, GREY[:4])
     with pytest.raises(InputError):
         psnr_db(GREY[:4], GREY[:4], MASK)
+
+
+def test_the_error_is_in_units_of_the_full_range() -> None:
+    black, white = np.zeros((8, 8, 3), np.uint8), np.full((8, 8, 3), 255, np.uint8)
+    assert mse(black, white, MASK) == mse(white, black) == 1.0
+    mixed = black.copy()
+    mixed[:4, 4:] = 255  # the active token
+    assert mse(mixed, white, MASK) == 0.0
+    assert mse(mixed, white) == pytest.approx(0.75)
+
+
+def test_decibels_and_errors_are_inverse() -> None:
+    assert to_db(0.01) == pytest.approx(20)
+    assert to_mse(20.0) == pytest.approx(0.01)
+    assert to_db(0.0) == MAX_DB == to_db(to_mse(MAX_DB))
+
+
+def test_there_is_one_psnr() -> None:
+    """No other module makes decibels of an error."""
+    root = Path(sakura.__file__).parent
+    formula = re.compile(r"-10(\.0)? \* (math|np)\.log10")
+    found = [p.name for p in root.rglob("*.py") if formula.search(p.read_text())]
+    assert found == ["fidelity.py"]
