@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "train"))
 from pairs import TASKS, Pairs, PairSource, draw_layout
 from render_pool import render_quadruples
 
+from sakura.fidelity import psnr_db
 from sakura.grid import TokenGrid, TokenMask
 from sakura.models.base import Request, Template, full_compute
 from sakura.models.mini import MiniAdapter
@@ -64,13 +65,6 @@ def as_unseen(pairs: Pairs, seed: int) -> Unseen:
     conditioning = {"placement": list(layout.placement)}
     template = Template(pairs.template[0], mask, layout.task, conditioning, noise_seed=seed)
     return Unseen(template, pairs.reference[0], pairs.truth[0])
-
-
-def psnr_inside(image: np.ndarray, truth: np.ndarray, mask: TokenMask) -> float:
-    """PSNR in dB over the pixels of the active tokens."""
-    pixels = np.kron(mask.bits, np.ones((GRID.patch_px, GRID.patch_px), bool))
-    error = (image[pixels].astype(np.float64) - truth[pixels]) / 255
-    return float(-10 * np.log10(max(np.square(error).mean(), 1e-10)))
 
 
 def edit(adapter: MiniAdapter, template: Template, reference: np.ndarray, seed: int) -> np.ndarray:
@@ -113,7 +107,7 @@ def main() -> None:
         image = edit(adapter, template, pair.reference, seed=i)
         wrong = edit(adapter, template, stranger, seed=i)
         for name, picture in (("full", image), ("paste", template.image), ("wrong", wrong)):
-            value = psnr_inside(picture, pair.truth, mask)
+            value = psnr_db(picture, pair.truth, mask)
             scores[template.task].setdefault(name, []).append(value)
         if i < 24:
             shown = np.kron(mask.bits, np.ones((8, 8), np.uint8) * 255)[..., None].repeat(3, -1)
