@@ -30,11 +30,12 @@ class Choice:
     """One way to code.
 
     Args:
-        groups: which channels are transformed together: "head", "heads" (of K, of V) or "joint".
+        groups: which channels are transformed together: "head", "heads" (of K, of V), "joint", or
+            "input": the block's input, from which the device projects K and V.
         step_basis: "block", "shared" or "none".
         has_channel_basis: whether channels are decorrelated.
         has_metric: whether channels are weighted by what attention does with their errors.
-        has_step_metric: whether steps are weighted by their share before the step KLT.
+        step_power: steps are weighted by their share to this power before the step KLT.
         rope: keys "pre" or "post" RoPE.
         gains: name of the token weights, see `study_gains`.
         tile: tokens that share a gain.
@@ -47,7 +48,7 @@ class Choice:
     step_basis: str = "block"
     has_channel_basis: bool = True
     has_metric: bool = False
-    has_step_metric: bool = False
+    step_power: float = 0.0
     rope: str = "pre"
     gains: str = "mass"
     tile: int = 64
@@ -84,6 +85,52 @@ class Weights:
     blocks: Array
     steps: Array
     metric: Array
+    inputs: BlockInput | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BlockInput:
+    """How K and V come from the input of a block's attention.
+
+    Args:
+        project: (B, 2, W, W); rows of the input times it give K before its norm, and V.
+        gain: (B, D) of the key norm.
+    """
+
+    project: Array
+    gain: Array
+
+    def of(self, state: Array) -> Array:
+        """(B, S, N, W) of a state, by its values."""
+        values = state[:, 1].reshape(*state.shape[:1], -1, self.project.shape[-1])
+        solved = np.linalg.solve(
+            np.swapaxes(self.project[:, 1], -1, -2).astype(np.float64), np.swapaxes(values, -1, -2)
+        )
+        shape = (*state.shape[:1], *state.shape[2:4], -1)
+        return np.swapaxes(solved, -1, -2).reshape(shape).astype(np.float32)
+
+    def state(self, rows: Array, shape: tuple[int, ...]) -> Array:
+        """The state (B, 2, S, N, H, D) that inputs (B, S, N, W) give."""
+        flat = rows.reshape(rows.shape[0], 1, -1, rows.shape[-1]) @ self.project
+        out = flat.reshape(shape)
+        keys = out[:, 0]
+        rms = np.sqrt(np.square(keys).mean(-1, keepdims=True) + 1e-6)
+        out[:, 0] = keys / rms * self.gain[:, None, None, None]
+        return out
+
+    def root(self, roots: Array, state: Array) -> Array:
+        """(B, W, W) root of what an error of the input costs, the norm taken as constant."""
+        raw = (self.of(state)[:, None].reshape(len(state), -1, self.project.shape[-1])) @ self.project[:, 0]
+        heads = raw.reshape(len(state), -1, *state.shape[4:])
+        scale = self.gain[:, None] / np.sqrt(np.square(heads).mean((1, 3)))[..., None]  # (B, H, D)
+        total: Any = 0.0
+        for part in range(2):
+            square = roots[:, part] @ np.swapaxes(roots[:, part], -1, -2)  # (B, H, D, D)
+            to = self.project[:, part].reshape(*self.project.shape[::2][:1], -1, *state.shape[4:])
+            to = to * scale[:, None] if part == 0 else to
+            total = total + np.einsum("bwhd,bhde,bvhe->bwv", to, square, to, optimize=True)
+        value, vector = np.linalg.eigh(total + 1e-3 * np.trace(total, axis1=1, axis2=2)[:, None, None] / total.shape[-1] * np.eye(total.shape[-1]))
+        return (vector * np.sqrt(value)[:, None]) @ np.swapaxes(vector, -1, -2)
 
 
 @dataclass(slots=True)
@@ -130,12 +177,15 @@ class Coding:
 
     def _fit(self, items: Sequence[Item]) -> None:
         choice, steps = self.choice, self._weights.steps
+        if choice.groups == "input":
+            assert self._weights.inputs is not None
+            root = self._weights.inputs.root(self._root, items[0].state)
+            self._input_root = root.astype(np.float32)
+            self._input_unroot = np.linalg.inv(root).astype(np.float32)
         count = sum(item.state.shape[3] for item in items)
         self._mean = sum(item.state.sum(3, dtype=np.float64) for item in items) / count
         self._mean = self._mean.astype(np.float32)
-        floor = steps.max() / 1e5
-        weight = np.sqrt(np.maximum(steps, floor)) if choice.has_step_metric else np.ones_like(steps)
-        self._step_weight = weight.astype(np.float32)
+        self._step_weight = np.power(steps, choice.step_power / 2).astype(np.float32)
         step_cov: Any = 0.0
         channel_cov: Any = 0.0
         for item in items:
@@ -151,11 +201,9 @@ class Coding:
             step_cov = np.broadcast_to((step_cov / norm).mean((0, 1)), step_cov.shape)
         self._step = _axes(step_cov, choice.step_basis != "none")
         self._channel = _axes(channel_cov, choice.has_channel_basis)
-        if choice.has_step_metric:
-            self._worth = np.ones(self._step.shape[:2] + self._step.shape[-1:])
-        else:
-            worth = np.einsum("s,bpsc->bpc", steps, np.square(self._step, dtype=np.float64))
-            self._worth = np.maximum(worth, worth.max() / 1e5)
+        left = steps / np.square(self._step_weight, dtype=np.float64)
+        worth = np.einsum("s,bpsc->bpc", left, np.square(self._step, dtype=np.float64))
+        self._worth = np.maximum(worth, worth.max() / 1e5)
         self._fit_sigma(items)
 
     def _fit_sigma(self, items: Sequence[Item]) -> None:
@@ -178,6 +226,12 @@ class Coding:
 
     def _grouped(self, item: Item) -> Array:
         """(B, P, S, N, G, E) centred and weighted."""
+        if self.choice.groups == "input":
+            assert self._weights.inputs is not None
+            rows = self._weights.inputs.of(item.state) - self._weights.inputs.of(self._mean[:, :, :, None])
+            x = rows.reshape(len(rows), -1, rows.shape[-1]) @ self._input_root
+            x = x.reshape(rows.shape)[:, None, :, :, None]
+            return x * self._step_weight[:, None, None, None]
         x = (item.state - self._mean[:, :, :, None]).transpose(0, 1, 4, 2, 3, 5)
         num_blocks, _, num_heads, num_steps, num_tokens, dim = x.shape
         x = x.reshape(num_blocks, 2, num_heads, -1, dim) @ self._root
@@ -190,6 +244,12 @@ class Coding:
 
     def _ungrouped(self, y: Array, item: Item) -> Array:
         num_blocks, _, num_steps, num_tokens, num_heads, dim = item.state.shape
+        if self.choice.groups == "input":
+            assert self._weights.inputs is not None
+            y = (y / self._step_weight[:, None, None, None])[:, 0, :, :, 0]
+            rows = (y.reshape(num_blocks, -1, y.shape[-1]) @ self._input_unroot).reshape(y.shape)
+            rows = rows + self._weights.inputs.of(self._mean[:, :, :, None])
+            return self._weights.inputs.state(rows, item.state.shape)
         if self.choice.groups == "joint":
             y = np.concatenate(np.split(y, 2, -1), 1)
         x = y.reshape(item.state.shape) / self._step_weight[:, None, None, None]
@@ -222,7 +282,7 @@ class Coding:
 
     def _precision(self, item: Item) -> Array:
         precision = item.precision
-        if self.choice.groups == "joint":
+        if self.choice.groups in ("joint", "input"):
             precision = precision.mean(1, keepdims=True)
         return precision[:, :, None, :, None, None].astype(np.float32)
 

@@ -13,14 +13,14 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from study_codec import Choice, Coding, Item, Tally, Weights
+from study_codec import BlockInput, Choice, Coding, Item, Tally, Weights
 from study_material import Material, attention_snr_db, test_materials, train_materials
 from study_weights import channel_metric, gains, token_costs
 
@@ -37,32 +37,37 @@ Array = NDArray[Any]
 TARGETS_DB = (40.0, 45.0, 50.0, 55.0)
 TARGETS_SNR = (15.0, 20.0, 25.0, 30.0)
 SCALES = tuple(2.0**k for k in np.arange(-10.0, -4.0, 1.0))
+BASE = Choice(groups="joint", has_metric=True)
 CHOICES = {
-    "as shipped": Choice(),
-    "post-RoPE K": Choice(rope="post"),
-    "one step basis": Choice(step_basis="shared"),
-    "no step KLT": Choice(step_basis="none"),
-    "no channel KLT": Choice(has_channel_basis=False),
-    "all heads together": Choice(groups="heads"),
-    "K and V together": Choice(groups="joint"),
-    "channel metric": Choice(has_metric=True),
-    "channel metric, post-RoPE K": Choice(has_metric=True, rope="post"),
-    "step metric": Choice(has_step_metric=True),
-    "both metrics": Choice(has_metric=True, has_step_metric=True),
-    "both, all heads": Choice(has_metric=True, has_step_metric=True, groups="heads"),
-    "both, K and V": Choice(has_metric=True, has_step_metric=True, groups="joint"),
-    "token grid, 8 bands": Choice(bands=8),
-    "both, token grid": Choice(has_metric=True, has_step_metric=True, bands=8),
-    "own sigmas": Choice(is_adaptive=True),
-    "dead zone 0.1": Choice(dead_zone=0.1),
-    "dead zone 0.2": Choice(dead_zone=0.2),
-    "gains none": Choice(gains="none"),
-    "gains mass, wide": Choice(gains="mass-wide"),
-    "gains cost": Choice(gains="cost"),
-    "gains cost, wide": Choice(gains="cost-wide"),
-    "gains both, wide": Choice(gains="both-wide"),
-    "gains cost, wide, tiles of 16": Choice(gains="cost-wide", tile=16),
-    "gains cost, wide, no tiles": Choice(gains="cost-wide", tile=1),
+    "1 per head (format before)": Choice(),
+    "2 all heads of K, of V": Choice(groups="heads"),
+    "3 K and V together": Choice(groups="joint"),
+    "4 the same, channel metric": BASE,
+    "4 block input, channel metric": replace(BASE, groups="input"),
+    "4 one step basis": replace(BASE, step_basis="shared"),
+    "4 step metric, half": replace(BASE, step_power=0.5),
+    "4 step metric": replace(BASE, step_power=1.0),
+    "4 no step KLT": replace(BASE, step_basis="none"),
+    "4 no channel KLT": replace(BASE, has_channel_basis=False),
+    "4 post-RoPE K": replace(BASE, rope="post"),
+    "4 token grid, 8 bands": replace(BASE, bands=8),
+    "4 own sigmas": replace(BASE, is_adaptive=True),
+    "4 dead zone 0.1": replace(BASE, dead_zone=0.1),
+    "4 dead zone 0.2": replace(BASE, dead_zone=0.2),
+    "4 gains none": replace(BASE, gains="none"),
+    "4 gains mass, wide": replace(BASE, gains="mass-wide"),
+    "4 gains cost": replace(BASE, gains="both"),
+    "4 gains cost, wide": replace(BASE, gains="both-wide"),
+    "4 gains cost, wide, tiles of 32": replace(BASE, gains="both-wide", tile=32),
+    "4 gains cost, wide, tiles of 16": replace(BASE, gains="both-wide", tile=16),
+    "4 gains cost, wide, no tiles": replace(BASE, gains="both-wide", tile=1),
+    "1 post-RoPE K": Choice(rope="post"),
+    "1 one step basis": Choice(step_basis="shared"),
+    "1 no step KLT": Choice(step_basis="none"),
+    "1 no channel KLT": Choice(has_channel_basis=False),
+    "1 channel metric": Choice(has_metric=True),
+    "1 gains cost, K and V apart": Choice(gains="cost"),
+    "1 gains cost, K and V alike": Choice(gains="both"),
 }
 
 
@@ -124,7 +129,7 @@ def token_bands(tokens: Array, count: int) -> tuple[Array, Array]:
 
 def measure(choice: Choice, setting: Setting, scales: Sequence[float]) -> list[dict[str, float]]:
     """Rate and fidelity of a choice at each scale, pooled over the test templates."""
-    weights = Weights(setting.blocks, setting.step_share, setting.metrics[choice.rope])
+    weights = Weights(setting.blocks, setting.step_share, setting.metrics[choice.rope], block_input(setting.test[0].adapter))
     coding = Coding(choice, weights, [setting.item(one, choice) for one in setting.train])
     rows = []
     for scale in scales:
@@ -138,6 +143,20 @@ def measure(choice: Choice, setting: Setting, scales: Sequence[float]) -> list[d
         row = {"bits": tally.bits, "psnr_db": np.mean(psnrs), "snr_db": np.mean(snrs)}
         rows.append({name: float(value) for name, value in row.items()})
     return rows
+
+
+def block_input(adapter: MiniAdapter) -> BlockInput:
+    """Projections and key norms of the model."""
+    net, projects, gains_ = adapter.net.transformer, [], []
+    for block in net.transformer_blocks:
+        projects.append([block.attn.to_k.weight.numpy().T, block.attn.to_v.weight.numpy().T])
+        gains_.append(block.attn.norm_k.weight.numpy())
+    for block in net.single_transformer_blocks:
+        width = block.attn.inner_dim
+        matrix = block.attn.to_qkv_mlp_proj.weight.numpy().T
+        projects.append([matrix[:, width : 2 * width], matrix[:, 2 * width : 3 * width]])
+        gains_.append(block.attn.norm_k.weight.numpy())
+    return BlockInput(np.array(projects), np.array(gains_))
 
 
 def bits_at(rows: list[dict[str, float]], name: str, target_db: float) -> float:
