@@ -22,12 +22,22 @@ def token_costs(one: Material, step_share: Array) -> Array:
     return _costs(one, step_share)[0]
 
 
-def channel_metric(materials: Sequence[Material], step_share: Array, rope: str) -> Array:
-    """(B, 2, H, D, D) cost of channel errors; mean eigenvalue 1 for each (block, part)."""
+def channel_costs(materials: Sequence[Material], step_share: Array, rope: str) -> Array:
+    """(B, 2, H, D, D) cost of channel errors, with a ridge of 1 % of the (block, part)'s mean."""
     total = sum(_costs(one, step_share, rope)[1] for one in materials)
-    mean = np.trace(total, axis1=-2, axis2=-1).sum(-1) / (total.shape[2] * total.shape[3])
-    ridge = 0.01 * np.eye(total.shape[-1])
-    return total / mean[:, :, None, None, None] + ridge
+    ridge = 0.01 * _mean_eigenvalue(total) * np.eye(total.shape[-1])
+    return np.asarray(total + ridge)
+
+
+def channel_metric(materials: Sequence[Material], step_share: Array, rope: str) -> Array:
+    """The same with a mean eigenvalue of 1 for each (block, part)."""
+    costs = channel_costs(materials, step_share, rope)
+    return costs / _mean_eigenvalue(costs)
+
+
+def _mean_eigenvalue(costs: Array) -> Array:
+    mean = np.trace(costs, axis1=-2, axis2=-1).mean(-1) / costs.shape[-1]
+    return np.asarray(mean[:, :, None, None, None])
 
 
 def _costs(one: Material, step_share: Array, rope: str = "") -> tuple[Array, Array]:

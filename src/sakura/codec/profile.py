@@ -22,33 +22,34 @@ from sakura.errors import CodecError
 
 Array = NDArray[Any]
 
-MAGIC = b"SKPROF\x01\n"
-_HEADER = struct.Struct("<8s4I")
-_ORTHONORMAL_TOLERANCE = 1e-3
+MAGIC = b"SKPROF\x02\n"
+_HEADER = struct.Struct("<8s5I")
 _ARRAYS = ("step_basis", "channel_basis", "mean", "sigma", "sensitivity", "step_weight")
-_LIMITS = {"blocks": 1024, "steps": 256, "heads": 1024, "head dimension": 1024}
+_LIMITS = {"blocks": 1024, "steps": 256, "heads": 1024, "head dimension": 1024, "groups": 1024}
 
 
 @dataclass(frozen=True, eq=False)
 class CodecProfile:
-    """Everything model-wide that encoder and decoder share. Axis of length 2: K, V. All arrays
-    float32.
+    """Everything model-wide that encoder and decoder share. All arrays float32.
+
+    K and V of H / G heads at a time are transformed together: a group has E = 2 H Dh / G channels,
+    its heads' keys before its heads' values. An axis of length 2 is K, V for states and the two
+    planes of coefficients else: a group's first E / 2 coefficients, which have most of the energy,
+    and the others.
 
     Args:
         step_basis: (B, 2, S, S); column c holds component c: state[s] = mean[s] + sum_c basis[s, c]
             component[c].
-        channel_basis: (B, 2, H, Dh, Dh); column e holds coefficient e of a head.
+        channel_basis: (B, G, E, E); column e is what coefficient e of a group adds to its channels.
         mean: (B, 2, S, H, Dh), subtracted before the transforms.
-        sigma: (B, 2, S, H, Dh), standard deviation of coefficient e of head h in component c (third
-            axis).
-        sensitivity: (B, 2), how much an error in this block's K or V matters, relative; base step =
-            step / sensitivity.
+        sigma: (B, 2, S, H, Dh), standard deviation of each coefficient of a plane in component c
+            (third axis).
+        sensitivity: (B, 2), how much an error in a block's plane matters, relative.
         step_weight: (S,), how much an error at a step matters, relative.
         tables: class tables.
 
     Raises:
-        CodecError: shapes disagree or are out of bounds, a value is not finite, a basis is not
-            orthonormal.
+        CodecError: shapes disagree or are out of bounds, or a value is not finite.
     """
 
     step_basis: Array
@@ -63,7 +64,9 @@ class CodecProfile:
         """Refuse a profile that no stream could be decoded with."""
         if self.sigma.ndim != 5:
             raise CodecError(f"sigma has {self.sigma.ndim} axes, expected 5")
-        for name, shape in _shapes(*self.dims).items():
+        if self.channel_basis.ndim != 4:
+            raise CodecError(f"channel_basis has {self.channel_basis.ndim} axes, expected 4")
+        for name, shape in _shapes(*self.dims, self.num_groups).items():
             array = getattr(self, name)
             if array.dtype != np.float32 or array.shape != shape:
                 raise CodecError(
@@ -76,8 +79,6 @@ class CodecProfile:
                 raise CodecError(f"profile {name} has negative values")
         if (self.sensitivity <= 0).any():
             raise CodecError("profile sensitivity has values that are not positive")
-        _check_orthonormal("step_basis", self.step_basis)
-        _check_orthonormal("channel_basis", self.channel_basis)
 
     @property
     def dims(self) -> tuple[int, int, int, int]:
@@ -86,9 +87,32 @@ class CodecProfile:
         return num_blocks, num_steps, num_heads, head_dim
 
     @property
+    def num_groups(self) -> int:
+        """Groups G of heads."""
+        return int(self.channel_basis.shape[1])
+
+    @property
     def num_coefs(self) -> int:
-        """H * Dh."""
+        """H * Dh: coefficients of a token in each plane."""
         return self.dims[2] * self.dims[3]
+
+    @cached_property
+    def step_analysis(self) -> Array:
+        """(B, 2, S, S), inverse of the step basis: component[c] = sum_s analysis[c, s] state[s].
+
+        Raises:
+            CodecError: the basis has none.
+        """
+        return _inverse("step_basis", self.step_basis)
+
+    @cached_property
+    def channel_analysis(self) -> Array:
+        """(B, G, E, E), inverse of the channel basis; for encoders.
+
+        Raises:
+            CodecError: the basis has none.
+        """
+        return _inverse("channel_basis", self.channel_basis)
 
     @cached_property
     def digest(self) -> str:
@@ -96,9 +120,9 @@ class CodecProfile:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Canonical bytes: magic, B, S, H, Dh as u32, the arrays in declared order as little-endian
+        """Canonical bytes: magic, B, S, H, Dh, G as u32, the arrays in declared order as little-endian
         float32, tables."""
-        parts = [_HEADER.pack(MAGIC, *self.dims)]
+        parts = [_HEADER.pack(MAGIC, *self.dims, self.num_groups)]
         parts += [getattr(self, name).astype("<f4").tobytes() for name in _ARRAYS]
         return b"".join(parts) + self.tables.to_bytes()
 
@@ -122,6 +146,8 @@ def profile_from_bytes(data: bytes) -> CodecProfile:
     for (name, limit), value in zip(_LIMITS.items(), dims, strict=True):
         if not 1 <= value <= limit:
             raise CodecError(f"profile has {value} {name}, expected 1..{limit}")
+    if dims[2] % dims[4]:
+        raise CodecError(f"profile has {dims[2]} heads in {dims[4]} groups")
     shapes = _shapes(*dims)
     expected = _HEADER.size + 4 * sum(math.prod(s) for s in shapes.values()) + TABLE_BYTES
     if len(data) != expected:
@@ -138,9 +164,9 @@ def profile_from_bytes(data: bytes) -> CodecProfile:
 def identity_profile(
     num_blocks: int, num_steps: int, num_heads: int, head_dim: int
 ) -> CodecProfile:
-    """No transform: components are steps, coefficients are channels. For `raw-bf16/1`, and as a
-    test fixture."""
-    shapes = _shapes(num_blocks, num_steps, num_heads, head_dim)
+    """No transform: components are steps, coefficients are channels, planes are K and V. For
+    `raw-bf16/1`, and as a test fixture."""
+    shapes = _shapes(num_blocks, num_steps, num_heads, head_dim, num_heads)
     return CodecProfile(
         step_basis=_identity(shapes["step_basis"]),
         channel_basis=_identity(shapes["channel_basis"]),
@@ -157,11 +183,12 @@ def _identity(shape: tuple[int, ...]) -> Array:
 
 
 def _shapes(
-    num_blocks: int, num_steps: int, num_heads: int, head_dim: int
+    num_blocks: int, num_steps: int, num_heads: int, head_dim: int, num_groups: int
 ) -> dict[str, tuple[int, ...]]:
+    width = 2 * num_heads * head_dim // num_groups
     return {
         "step_basis": (num_blocks, 2, num_steps, num_steps),
-        "channel_basis": (num_blocks, 2, num_heads, head_dim, head_dim),
+        "channel_basis": (num_blocks, num_groups, width, width),
         "mean": (num_blocks, 2, num_steps, num_heads, head_dim),
         "sigma": (num_blocks, 2, num_steps, num_heads, head_dim),
         "sensitivity": (num_blocks, 2),
@@ -169,8 +196,8 @@ def _shapes(
     }
 
 
-def _check_orthonormal(name: str, basis: Array) -> None:
-    gram = np.swapaxes(basis, -1, -2) @ basis
-    error = float(np.abs(gram - np.eye(basis.shape[-1], dtype=np.float32)).max())
-    if not error <= _ORTHONORMAL_TOLERANCE:
-        raise CodecError(f"profile {name} is not orthonormal: off by {error:.2g}")
+def _inverse(name: str, basis: Array) -> Array:
+    try:
+        return np.ascontiguousarray(np.linalg.inv(basis.astype(np.float64)), np.float32)
+    except np.linalg.LinAlgError as error:
+        raise CodecError(f"profile {name} has no inverse") from error

@@ -51,7 +51,8 @@ class StateStore:
         self._shape = num_tokens, num_heads, head_dim
         self.levels = np.full((num_blocks, num_components), NOTHING, np.intp)
         # Means in terms of components: mean[s] = sum over c of basis[s, c] means[c].
-        self._means = np.einsum("bksc,bkshd->bckhd", basis, profile.mean)
+        back = profile.step_analysis[:, :, :num_components]
+        self._means = np.einsum("bkcs,bkshd->bckhd", back, profile.mean)
         self._locks = [threading.Lock() for _ in range(num_blocks)]
         # (2, C, N * H * Dh) of each block; nothing decoded is the mean.
         num_values = num_tokens * num_heads * head_dim
