@@ -118,20 +118,19 @@ def fit(
     ]
     states = [captured.state for captured in captures]
 
-    def measured(profile: CodecProfile) -> Sensitivity:
-        edits_, some = chosen[: counts[0]], captures[: counts[0]]
+    def measured(profile: CodecProfile, count: int) -> Sensitivity:
         probes = [
             probe_of(profile, adapter, edit, captured)
-            for edit, captured in zip(edits_, some, strict=True)
+            for edit, captured in zip(chosen[:count], captures[:count], strict=True)
         ]
         return measure(probes, profile)
 
-    share = measured(fit_profile(states)).steps
+    share = measured(fit_profile(states), max(1, counts[0] // 2)).steps
     materials = [prepare(adapter, *edit) for edit in chosen[: counts[1]]]
     costs = channel_costs(materials, share, "pre")
     # The full share would leave early steps to chance; half of it was measured to do best.
     profile = fit_profile(states, ErrorWeights(share**STEP_POWER, costs))
-    found = measured(profile)
+    found = measured(profile, counts[0])
     profile = dataclasses.replace(
         profile,
         sensitivity=found.blocks.astype(np.float32),
@@ -146,9 +145,9 @@ def main() -> None:
     parser.add_argument("pool", type=Path, help="folder of quads-*.npy")
     parser.add_argument("--weights", type=Path, help="default: the weights that ship")
     parser.add_argument("--out", type=Path, default=ASSETS / "mini_a.skp")
-    parser.add_argument("--templates", type=int, default=40)
-    parser.add_argument("--probes", type=int, default=12, help="templates to disturb")
-    parser.add_argument("--recorded", type=int, default=9, help="templates with attention recorded")
+    parser.add_argument("--templates", type=int, default=30)
+    parser.add_argument("--probes", type=int, default=6, help="templates to disturb")
+    parser.add_argument("--recorded", type=int, default=6, help="templates with attention recorded")
     args = parser.parse_args()
     torch.set_num_threads(1)
     adapter = MiniAdapter.load(args.weights)

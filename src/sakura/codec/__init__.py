@@ -1,7 +1,7 @@
 """The codec: coefficients of a shard to an embedded stream and back (docs/codec.md)."""
 
 from sakura.codec.base import Codec, EncodedShard, LayerStats, ShardDecoder, ShardSpec, TilePlan
-from sakura.codec.fit import ErrorWeights, fit_profile
+from sakura.codec.fit import ErrorWeights, fit_profile, with_statistics
 from sakura.codec.pipeline import SakuraCodec
 from sakura.codec.profile import CodecProfile, identity_profile, load_profile, profile_from_bytes
 from sakura.codec.raw import RawCodec
@@ -29,4 +29,5 @@ __all__ = [
     "load_profile",
     "profile_from_bytes",
     "synthesise",
+    "with_statistics",
 ]

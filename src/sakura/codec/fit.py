@@ -4,7 +4,7 @@ and keeps only moments."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,11 +72,15 @@ def fit_profile(
         "sensitivity": base.sensitivity,
         "step_weight": base.step_weight,
     }
-    rotated = CodecProfile(**parts, sigma=base.sigma, tables=base.tables)
-    sigma = _sigmas(states, rotated)
-    fitted = _shape(states, rotated, sigma)
+    return with_statistics(CodecProfile(**parts, sigma=base.sigma, tables=base.tables), states)
+
+
+def with_statistics(profile: CodecProfile, states: Sequence[Array]) -> CodecProfile:
+    """The profile with sigmas and tables of these states, for the bases it has."""
+    sigma = _sigmas(states, profile)
+    fitted = _shape(states, profile, sigma)
     shape = (1 - _PRIOR_SHARE) * fitted + _PRIOR_SHARE * default_shape()
-    return CodecProfile(**parts, sigma=sigma, tables=tables_for_shape(shape))
+    return replace(profile, sigma=sigma, tables=tables_for_shape(shape))
 
 
 def _common_dims(states: Sequence[Array]) -> tuple[int, int, int, int]:

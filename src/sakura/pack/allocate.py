@@ -50,8 +50,9 @@ def coefficient_worth(sensitivity: Array, shares: Array) -> Array:
 
 
 def base_steps(worth: Array, scale: float) -> Array:
-    """(B, 2, C) steps of the base layer."""
-    return scale / np.sqrt(worth)
+    """(B, 2, C) steps of the base layer, to four significant digits: manifests stay small."""
+    steps = scale / np.sqrt(worth)
+    return np.array([float(f"{step:.4g}") for step in steps.flat]).reshape(steps.shape)
 
 
 def scale_at(index: int) -> float:
