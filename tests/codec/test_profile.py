@@ -135,10 +135,10 @@ def test_every_bit_flip_of_a_profile_changes_its_digest_or_is_refused() -> None:
             continue
 
 
-@pytest.mark.parametrize("dims", [(0, 1, 1, 1, 1), (1, 257, 1, 1, 1), (1, 1, 2, 1, 1025), (2**32 - 1,) * 5])
+@pytest.mark.parametrize("dims", [(0, 1, 1, 1, 1, 1), (1, 257, 1, 1, 1, 1), (1, 1, 2, 1, 1025, 1), (2**32 - 1,) * 6])
 def test_dimensions_are_bounded_before_anything_is_allocated(dims: tuple[int, ...]) -> None:
     with pytest.raises(CodecError, match=r"expected 1\.\."):
-        profile_from_bytes(struct.pack("<8s5I", b"SKPROF\x02\n", *dims))
+        profile_from_bytes(struct.pack("<8s6I", b"SKPROF\x02\n", *dims))
 
 
 @pytest.mark.parametrize(
@@ -170,10 +170,23 @@ def test_bases_without_an_inverse_are_refused_when_one_is_needed() -> None:
             forward(broken, 0, state)
 
 
+def test_a_profile_of_lower_rank_keeps_what_matters_most() -> None:
+    state = states(4)[3][0]
+    errors = []
+    for rank in (2, 6, 12, 16):
+        low = fit_profile(states(), rank=rank)
+        assert low.rank == rank and not low.sigma.reshape(2, 2, 3, -1)[:, 1, :, max(rank - 8, 0) :].any()
+        errors.append(np.square(state - reconstruct(low, 0, state, DIMS[1])).mean())
+    assert errors[0] > errors[1] > errors[2] > errors[3] and errors[3] < 1e-6
+
+
 def test_heads_must_divide_into_groups(profile: CodecProfile) -> None:
     data = bytearray(profile.to_bytes())
     struct.pack_into("<I", data, 24, 3)
     with pytest.raises(CodecError, match="2 heads in 3 groups"):
+        profile_from_bytes(bytes(data))
+    struct.pack_into("<II", data, 24, 1, 17)
+    with pytest.raises(CodecError, match="17 coefficients a group"):
         profile_from_bytes(bytes(data))
     with pytest.raises(InputError, match="2 heads in 3 groups"):
         fit_profile(states(), num_groups=3)

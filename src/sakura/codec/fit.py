@@ -41,7 +41,10 @@ class ErrorWeights:
 
 
 def fit_profile(
-    states: Sequence[Array], weights: ErrorWeights | None = None, num_groups: int = 1
+    states: Sequence[Array],
+    weights: ErrorWeights | None = None,
+    num_groups: int = 1,
+    rank: int | None = None,
 ) -> CodecProfile:
     """Fit means, bases, sigmas and tables.
 
@@ -50,6 +53,7 @@ def fit_profile(
             times, so a sequence that loads on access keeps memory small.
         weights: None: steps cost the same, and so do errors relative to the rms of K and of V.
         num_groups: groups of heads, G; a divisor of H.
+        rank: coefficients of a group that are ever coded; None for all.
 
     Returns:
         A profile with sensitivities and step weights of 1; replace them when better known.
@@ -64,10 +68,10 @@ def fit_profile(
     step_weight, roots = _roots(states, mean, weights, num_groups)
     step_cov, channel_cov = _covariances(states, mean, (step_weight, roots))
     base = identity_profile(*dims)
-    axes = roots[1] @ _principal_axes(channel_cov)
+    axes = roots[1] @ _principal_axes(channel_cov)[..., :rank]
     parts = {
         "step_basis": _step_basis(step_cov, step_weight),
-        "channel_basis": axes.astype(np.float32),
+        "channel_basis": axes.astype(np.float16),
         "mean": mean.astype(np.float32),
         "sensitivity": base.sensitivity,
         "step_weight": base.step_weight,

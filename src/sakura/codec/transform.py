@@ -50,7 +50,9 @@ def forward(profile: CodecProfile, block: int, state_2SNHD: Array) -> Array:
 def analyse(profile: CodecProfile, block: int, channels_X2NC: Array) -> Array:
     """Channels (X, 2, N, H*D) of K and V to coefficients, float32 (X, 2, N, H*D) in planes."""
     grouped = to_groups(channels_X2NC, profile.num_groups)
-    return from_groups(grouped @ np.swapaxes(profile.channel_analysis[block], -1, -2))
+    coefs = np.zeros_like(grouped, np.float32)
+    coefs[..., : profile.rank] = grouped @ np.swapaxes(profile.channel_analysis[block], -1, -2)
+    return from_groups(coefs)
 
 
 def to_groups(values_X2NC: Array, num_groups: int) -> Array:
@@ -76,8 +78,8 @@ def inverse_channels(profile: CodecProfile, block: int, coef: Array) -> Array:
     grouped = to_groups(coef[None], profile.num_groups)
     # Coefficients are sorted by energy: behind the last one that carries data, all are zero.
     is_live = grouped.any(axis=(0, 1, 2))
-    num_live = int(np.flatnonzero(is_live).max(initial=-1)) + 1
-    basis = profile.channel_basis[block][..., :num_live]
+    num_live = int(np.flatnonzero(is_live[: profile.rank]).max(initial=-1)) + 1
+    basis = profile.channel_synthesis[block][..., :num_live]
     values = from_groups(grouped[..., :num_live] @ np.swapaxes(basis, -1, -2))
     return values[0].reshape(2, coef.shape[1], num_heads, head_dim)
 
