@@ -92,7 +92,7 @@ def curve(materials: Sequence[Material], make: Callable[[Material], Coded], draw
 
 
 def bits_at(curves: Any, target_db: float) -> float:
-    """Geometric mean of the bits at a PSNR, log-linear between points; NaN if one is out of reach."""
+    """Geometric mean of the bits at a PSNR, log-linear between points; NaN where out of reach."""
     logs = []
     for points_ in curves:
         db = np.maximum.accumulate([p[1] for p in points_])

@@ -1,7 +1,7 @@
 """Whether the distortions in a bundle say what shards are worth: predicted against measured.
 
-For each shard and level of unseen templates, the error that the manifest predicts, and the error of an
-unseen edit whose state is uncompressed but for that shard. Needs the `train` and `viz` extras.
+For each shard and level of unseen templates, the error that the manifest predicts, and the error of
+an unseen edit whose state is uncompressed but for that shard. Needs the `train` and `viz` extras.
 
     python benchmarks/calibration.py --pool TEST_POOL --out docs/results/calibration.json
 """

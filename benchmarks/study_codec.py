@@ -120,7 +120,9 @@ class BlockInput:
 
     def root(self, roots: Array, state: Array) -> Array:
         """(B, W, W) root of what an error of the input costs, the norm taken as constant."""
-        raw = (self.of(state)[:, None].reshape(len(state), -1, self.project.shape[-1])) @ self.project[:, 0]
+        raw = (
+            self.of(state)[:, None].reshape(len(state), -1, self.project.shape[-1])
+        ) @ self.project[:, 0]
         heads = raw.reshape(len(state), -1, *state.shape[4:])
         scale = self.gain[:, None] / np.sqrt(np.square(heads).mean((1, 3)))[..., None]  # (B, H, D)
         total: Any = 0.0
@@ -129,7 +131,13 @@ class BlockInput:
             to = self.project[:, part].reshape(*self.project.shape[::2][:1], -1, *state.shape[4:])
             to = to * scale[:, None] if part == 0 else to
             total = total + np.einsum("bwhd,bhde,bvhe->bwv", to, square, to, optimize=True)
-        value, vector = np.linalg.eigh(total + 1e-3 * np.trace(total, axis1=1, axis2=2)[:, None, None] / total.shape[-1] * np.eye(total.shape[-1]))
+        value, vector = np.linalg.eigh(
+            total
+            + 1e-3
+            * np.trace(total, axis1=1, axis2=2)[:, None, None]
+            / total.shape[-1]
+            * np.eye(total.shape[-1])
+        )
         return (vector * np.sqrt(value)[:, None]) @ np.swapaxes(vector, -1, -2)
 
 
@@ -228,7 +236,9 @@ class Coding:
         """(B, P, S, N, G, E) centred and weighted."""
         if self.choice.groups == "input":
             assert self._weights.inputs is not None
-            rows = self._weights.inputs.of(item.state) - self._weights.inputs.of(self._mean[:, :, :, None])
+            rows = self._weights.inputs.of(item.state) - self._weights.inputs.of(
+                self._mean[:, :, :, None]
+            )
             x = rows.reshape(len(rows), -1, rows.shape[-1]) @ self._input_root
             x = x.reshape(rows.shape)[:, None, :, :, None]
             return x * self._step_weight[:, None, None, None]

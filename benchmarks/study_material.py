@@ -1,4 +1,4 @@
-"""What a study of the codec needs of a template: its state, an unseen edit, what the edit's queries do.
+"""What a study of the codec needs of a template: its state, an unseen edit, what its queries do.
 
 Records the attention calls of one edit on uncompressed state, so that the attention outputs which
 another state would give can be computed without running the model. Needs the `train` extra.
@@ -135,7 +135,7 @@ def weights_of(call: Call, keys: Array) -> Array:
 
 
 def output_of(call: Call, keys: Array, values: Array) -> Array:
-    """Attention outputs (A, H, D) with keys (N, H, D) after RoPE and values of the cached tokens."""
+    """Attention outputs (A, H, D) with keys and values (N, H, D) of the cached tokens."""
     weights = weights_of(call, keys)
     return np.einsum("hqk,khd->qhd", weights, np.concatenate([values, call.values]), optimize=True)
 
@@ -152,7 +152,7 @@ def projection(adapter: MiniAdapter, block: int) -> Array:
 
 
 def attention_snr_db(one: Material, state: Array, step_share: Array) -> float:
-    """Signal to error of the projected attention outputs, mean over blocks, steps by their share."""
+    """Signal to error of projected attention outputs, mean over blocks, steps by their share."""
     total = 0.0
     for (step, block), call in one.calls.items():
         out = projection(one.adapter, block)

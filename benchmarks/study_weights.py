@@ -1,8 +1,8 @@
 """What attention does with errors of the state: per channel, and per token under several rules.
 
 To first order an error e of value n moves an output by a[q, n] e, and one of key n by
-a[q, n] (v[n] - o[q]) (q . e) / sqrt(D). Both then pass the output projection. Squares, summed over the
-active queries and heads, give what an error costs.
+a[q, n] (v[n] - o[q]) (q . e) / sqrt(D). Both then pass the output projection. Squares, summed over
+the active queries and heads, give what an error costs.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ def gains(name: str, one: Material, costs: Array, tile: int) -> Array:
     """(B, 2, N) precision of each token, quarter octaves, alike within tiles of the order.
 
     Args:
-        name: "none", "mass" (what ships: attention mass, alike for K and V), "cost" (K and V by their
-            costs), "both" (their mean), each with "-wide" for bounds of 1/16 .. 16.
+        name: "none", "mass" (what ships: attention mass, alike for K and V), "cost" (K and V by
+            their costs), "both" (their mean), each with "-wide" for bounds of 1/16 .. 16.
         one: the template.
         costs: (B, 2, N) by `token_costs` of calibration edits, for the latter two.
         tile: tokens a tile.

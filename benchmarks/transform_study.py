@@ -1,8 +1,8 @@
 """Which transform, token weights and quantiser give the fewest bits at equal fidelity.
 
-Fits each way of coding to templates of the training split and measures it on unseen ones: ideal class
-entropy in bits per number of the state, PSNR of an unseen edit inside the mask, and signal to error
-of the attention outputs of active queries. Needs the `train` extra and rendered pools.
+Fits each way of coding to templates of the training split and measures it on unseen ones: ideal
+class entropy in bits per number of the state, PSNR of an unseen edit inside the mask, and signal to
+error of the attention outputs of active queries. Needs the `train` extra and rendered pools.
 
     python benchmarks/transform_study.py POOL TEST_POOL --out docs/results/transform_study.json
 """
@@ -129,7 +129,12 @@ def token_bands(tokens: Array, count: int) -> tuple[Array, Array]:
 
 def measure(choice: Choice, setting: Setting, scales: Sequence[float]) -> list[dict[str, float]]:
     """Rate and fidelity of a choice at each scale, pooled over the test templates."""
-    weights = Weights(setting.blocks, setting.step_share, setting.metrics[choice.rope], block_input(setting.test[0].adapter))
+    weights = Weights(
+        setting.blocks,
+        setting.step_share,
+        setting.metrics[choice.rope],
+        block_input(setting.test[0].adapter),
+    )
     coding = Coding(choice, weights, [setting.item(one, choice) for one in setting.train])
     rows = []
     for scale in scales:
@@ -168,9 +173,7 @@ def bits_at(rows: list[dict[str, float]], name: str, target_db: float) -> float:
     return float(np.exp(found))
 
 
-def setting_of(
-    adapter: MiniAdapter, pools: tuple[Path, Path], counts: tuple[int, int]
-) -> Setting:
+def setting_of(adapter: MiniAdapter, pools: tuple[Path, Path], counts: tuple[int, int]) -> Setting:
     """Capture everything."""
     profile = profile_for(adapter.family)
     share, blocks = step_share(profile), profile.sensitivity.astype(np.float64)

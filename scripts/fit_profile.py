@@ -3,9 +3,9 @@
     python train/render_pool.py POOL
     python scripts/fit_profile.py POOL
 
-Captures templates of the training split, measures what attention does with errors of their state, fits
-bases, sigmas and tables, then measures how much errors cost an edit. Deterministic on one machine;
-run it again whenever the weights change. About five minutes on one core.
+Captures templates of the training split, measures what attention does with errors of their state,
+fits bases, sigmas and tables, then measures how much errors cost an edit. Deterministic on one
+machine; run it again whenever the weights change. About five minutes on one core.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from sakura.pack.neutral import neutral_reference
 from sakura.pack.options import PackOptions
 from sakura.pack.sensitivity import Probe, Sensitivity, measure
 
-ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from study_material import prepare
 from study_weights import channel_costs
 
+ROOT = Path(__file__).parent.parent
 ASSETS = ROOT / "src" / "sakura" / "assets"
 SEED = 31
 STEP_POWER = 0.5

@@ -211,7 +211,13 @@ def test_16_a_random_value_anywhere(data: st.DataObject, value: object) -> None:
 def test_a_packed_manifest_is_one_whole_stream_that_does_not_explode() -> None:
     packed = zlib.compress(RAW, 9)
     assert read_head(reader(seal(packed, DATA)), len(seal(packed, DATA)))
-    for broken in (packed[:-1], packed + b"\0", packed + packed, packed[:-4] + b"\0\0\0\0", b"\x78"):
+    for broken in (
+        packed[:-1],
+        packed + b"\0",
+        packed + packed,
+        packed[:-4] + b"\0\0\0\0",
+        b"\x78",
+    ):
         refused(seal(broken, DATA))
     refused(seal(zlib.compress(RAW + b" " * (1 << 20), 9), DATA))
     refused(seal(zlib.compress(b""), DATA))

@@ -135,7 +135,9 @@ def test_every_bit_flip_of_a_profile_changes_its_digest_or_is_refused() -> None:
             continue
 
 
-@pytest.mark.parametrize("dims", [(0, 1, 1, 1, 1, 1), (1, 257, 1, 1, 1, 1), (1, 1, 2, 1, 1025, 1), (2**32 - 1,) * 6])
+@pytest.mark.parametrize(
+    "dims", [(0, 1, 1, 1, 1, 1), (1, 257, 1, 1, 1, 1), (1, 1, 2, 1, 1025, 1), (2**32 - 1,) * 6]
+)
 def test_dimensions_are_bounded_before_anything_is_allocated(dims: tuple[int, ...]) -> None:
     with pytest.raises(CodecError, match=r"expected 1\.\."):
         profile_from_bytes(struct.pack("<8s6I", b"SKPROF\x02\n", *dims))
@@ -175,7 +177,10 @@ def test_a_profile_of_lower_rank_keeps_what_matters_most() -> None:
     errors = []
     for rank in (2, 6, 12, 16):
         low = fit_profile(states(), rank=rank)
-        assert low.rank == rank and not low.sigma.reshape(2, 2, 3, -1)[:, 1, :, max(rank - 8, 0) :].any()
+        assert (
+            low.rank == rank
+            and not low.sigma.reshape(2, 2, 3, -1)[:, 1, :, max(rank - 8, 0) :].any()
+        )
         errors.append(np.square(state - reconstruct(low, 0, state, DIMS[1])).mean())
     assert errors[0] > errors[1] > errors[2] > errors[3] and errors[3] < 1e-6
 

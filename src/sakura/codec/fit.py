@@ -59,7 +59,8 @@ def fit_profile(
         A profile with sensitivities and step weights of 1; replace them when better known.
 
     Raises:
-        InputError: no states, no tokens, shapes that differ, or groups that do not divide the heads.
+        InputError: no states, no tokens, shapes that differ, or groups that do not divide the
+            heads.
     """
     dims = _common_dims(states)
     if dims[2] % num_groups:
@@ -161,8 +162,8 @@ def _covariances(
         flat = centred.reshape(num_blocks, 2, num_steps * num_tokens, -1)
         grouped = to_groups(flat, num_groups) @ root  # (B, G, S*N, E)
         channel_cov = channel_cov + np.swapaxes(grouped, -1, -2) @ grouped
-        steps = grouped.reshape(num_blocks, num_groups, num_steps, -1).swapaxes(1, 2)
-        steps = steps.reshape(num_blocks, num_steps, -1)
+        apart = grouped.reshape(num_blocks, num_groups, num_steps, -1).swapaxes(1, 2)
+        steps = apart.reshape(num_blocks, num_steps, -1)
         step_cov = step_cov + steps @ steps.swapaxes(-1, -2)
     return step_cov, channel_cov
 

@@ -41,9 +41,9 @@ class CodecProfile:
     """Everything model-wide that encoder and decoder share. Arrays are float32 but for one.
 
     K and V of H / G heads at a time are transformed together: a group has E = 2 H Dh / G channels,
-    its heads' keys before its heads' values, and R <= E coefficients that are ever coded. An axis of length 2 is K, V for states and the two
-    planes of coefficients else: a group's first E / 2 coefficients, which have most of the energy,
-    and the others.
+    its heads' keys before its heads' values, and R <= E coefficients that are ever coded. An axis
+    of length 2 is K, V for states and the two planes of coefficients else: a group's first E / 2
+    coefficients, which have most of the energy, and the others.
 
     Args:
         step_basis: (B, 2, S, S); column c holds component c: state[s] = mean[s] + sum_c basis[s, c]

@@ -77,8 +77,8 @@ def inverse_channels(profile: CodecProfile, block: int, coef: Array) -> Array:
     _, _, num_heads, head_dim = profile.dims
     grouped = to_groups(coef[None], profile.num_groups)
     # Coefficients are sorted by energy: behind the last one that carries data, all are zero.
-    is_live = grouped.any(axis=(0, 1, 2))
-    num_live = int(np.flatnonzero(is_live[: profile.rank]).max(initial=-1)) + 1
+    is_live = grouped[..., : profile.rank].any(axis=(0, 1, 2))
+    num_live = int(np.flatnonzero(is_live).max(initial=-1)) + 1
     basis = profile.channel_synthesis[block][..., :num_live]
     values = from_groups(grouped[..., :num_live] @ np.swapaxes(basis, -1, -2))
     return values[0].reshape(2, coef.shape[1], num_heads, head_dim)

@@ -190,7 +190,9 @@ def _unpacked(raw: bytes, limits: Limits) -> bytes:
     try:
         text = inflate.decompress(raw, most)
     except zlib.error as error:
-        raise FormatError(f"manifest is neither JSON nor a zlib stream: {error}", where="$") from error
+        raise FormatError(
+            f"manifest is neither JSON nor a zlib stream: {error}", where="$"
+        ) from error
     if not inflate.eof or inflate.unused_data:
         raise FormatError(f"manifest is no zlib stream of at most {most} bytes", where="$")
     return text

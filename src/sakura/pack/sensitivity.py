@@ -88,7 +88,7 @@ class Probe:
         return float(np.square(self._edit(state) - self._expected).mean())
 
     def errors(self, state: Array) -> Array:
-        """(B, 2, S) mean squared error of a state's coefficients at each step, by planes, each token
+        """(B, 2, S) mean squared error of a state's coefficients by plane and step, each token
         weighted by its squared precision."""
         error = state - self.state
         rows = error.reshape(*error.shape[:4], -1).swapaxes(1, 2)  # (B, S, 2, N, H*Dh)
