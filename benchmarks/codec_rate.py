@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from sakura.codec import SakuraCodec, ShardSpec, TilePlan, identity_profile, inverse_channels
 from sakura.codec.plan import scale_at
+from sakura.codec.tablegen import GRID_STEP, NUM_GRID, tables_for_shape
 
 Array = NDArray[Any]
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
@@ -52,6 +53,12 @@ def ideal_entropy(ratio: float, tail: Callable[[float], float]) -> float:
     return -sum(s * p * math.log2(p) for s, p in zip(signs, masses, strict=True) if p > 0)
 
 
+def shape_of(tail: Callable[[float], float]) -> Array:
+    """Probability of each cell of |x| / sigma, as a fit to infinitely many values would find it."""
+    mass = -np.diff([tail(k * GRID_STEP) for k in range(NUM_GRID + 1)])
+    return np.asarray(mass / mass.sum())
+
+
 def measure(name: str, args: argparse.Namespace) -> None:
     """Print the table of one source and start step."""
     draw, tail = SOURCES[name]
@@ -62,6 +69,8 @@ def measure(name: str, args: argparse.Namespace) -> None:
     profile = dataclasses.replace(
         profile, sigma=np.tile(sigma, 2).reshape(1, 2, 1, args.heads, args.head_dim)
     )
+    if args.fitted:
+        profile = dataclasses.replace(profile, tables=tables_for_shape(shape_of(tail)))
     codec = SakuraCodec(profile)
     coef = (draw(rng, (2, args.tokens, num_coefs)) * sigma).astype(np.float32)
     spec = ShardSpec(0, 0, (args.delta, args.delta), TilePlan.uniform(args.tokens))
@@ -167,6 +176,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--head-dim", type=int, default=48)
+    parser.add_argument("--fitted", action="store_true", help="tables fitted to each source")
     parser.add_argument("--delta", type=float, default=1.0)
     args = parser.parse_args()
     for name in SOURCES:

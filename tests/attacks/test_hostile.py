@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import tracemalloc
+import zlib
 from typing import Any
 
 import pytest
@@ -205,3 +206,18 @@ def test_16_a_random_value_anywhere(data: st.DataObject, value: object) -> None:
     bundle = altered(BUNDLE, change)
     with contextlib.suppress(FormatError):
         read_head(reader(bundle), len(bundle))
+
+
+def test_a_packed_manifest_is_one_whole_stream_that_does_not_explode() -> None:
+    packed = zlib.compress(RAW, 9)
+    assert read_head(reader(seal(packed, DATA)), len(seal(packed, DATA)))
+    for broken in (
+        packed[:-1],
+        packed + b"\0",
+        packed + packed,
+        packed[:-4] + b"\0\0\0\0",
+        b"\x78",
+    ):
+        refused(seal(broken, DATA))
+    refused(seal(zlib.compress(RAW + b" " * (1 << 20), 9), DATA))
+    refused(seal(zlib.compress(b""), DATA))

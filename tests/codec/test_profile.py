@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sakura.codec import (
     CodecProfile,
+    ErrorWeights,
     fit_profile,
     forward,
     identity_profile,
@@ -134,10 +135,12 @@ def test_every_bit_flip_of_a_profile_changes_its_digest_or_is_refused() -> None:
             continue
 
 
-@pytest.mark.parametrize("dims", [(0, 1, 1, 1), (1, 257, 1, 1), (2**32 - 1,) * 4])
+@pytest.mark.parametrize(
+    "dims", [(0, 1, 1, 1, 1, 1), (1, 257, 1, 1, 1, 1), (1, 1, 2, 1, 1025, 1), (2**32 - 1,) * 6]
+)
 def test_dimensions_are_bounded_before_anything_is_allocated(dims: tuple[int, ...]) -> None:
     with pytest.raises(CodecError, match=r"expected 1\.\."):
-        profile_from_bytes(struct.pack("<8s4I", b"SKPROF\x01\n", *dims))
+        profile_from_bytes(struct.pack("<8s6I", b"SKPROF\x02\n", *dims))
 
 
 @pytest.mark.parametrize(
@@ -148,8 +151,8 @@ def test_dimensions_are_bounded_before_anything_is_allocated(dims: tuple[int, ..
         ("sigma", -1, "negative"),
         ("step_weight", -1, "negative"),
         ("sensitivity", 0, "not positive"),
-        ("step_basis", 1.01, "not orthonormal"),
-        ("channel_basis", 0, "not orthonormal"),
+        ("step_basis", np.nan, "not finite"),
+        ("channel_basis", np.inf, "not finite"),
     ],
 )
 def test_values_that_make_no_sense_are_refused(name: str, value: float, message: str) -> None:
@@ -158,6 +161,57 @@ def test_values_that_make_no_sense_are_refused(name: str, value: float, message:
     array.flat[0] = value
     with pytest.raises(CodecError, match=message):
         dataclasses.replace(profile, **{name: array})
+
+
+def test_bases_without_an_inverse_are_refused_when_one_is_needed() -> None:
+    profile = identity_profile(1, 2, 1, 2)
+    state = np.zeros((2, 2, 5, 1, 2), np.float32)
+    for name in ("step_basis", "channel_basis"):
+        broken = dataclasses.replace(profile, **{name: np.zeros_like(getattr(profile, name))})
+        with pytest.raises(CodecError, match=f"{name} has no inverse"):
+            forward(broken, 0, state)
+
+
+def test_a_profile_of_lower_rank_keeps_what_matters_most() -> None:
+    state = states(4)[3][0]
+    errors = []
+    for rank in (2, 6, 12, 16):
+        low = fit_profile(states(), rank=rank)
+        assert (
+            low.rank == rank
+            and not low.sigma.reshape(2, 2, 3, -1)[:, 1, :, max(rank - 8, 0) :].any()
+        )
+        errors.append(np.square(state - reconstruct(low, 0, state, DIMS[1])).mean())
+    assert errors[0] > errors[1] > errors[2] > errors[3] and errors[3] < 1e-6
+
+
+def test_heads_must_divide_into_groups(profile: CodecProfile) -> None:
+    data = bytearray(profile.to_bytes())
+    struct.pack_into("<I", data, 24, 3)
+    with pytest.raises(CodecError, match="2 heads in 3 groups"):
+        profile_from_bytes(bytes(data))
+    struct.pack_into("<II", data, 24, 1, 17)
+    with pytest.raises(CodecError, match="17 coefficients a group"):
+        profile_from_bytes(bytes(data))
+    with pytest.raises(InputError, match="2 heads in 3 groups"):
+        fit_profile(states(), num_groups=3)
+
+
+@pytest.mark.parametrize("num_groups", [1, 2])
+def test_costly_channels_and_steps_are_kept_finer(num_groups: int) -> None:
+    """With uniform steps, an error's expected cost is that of white noise in every coefficient."""
+    steps = np.array([1.0, 4.0, 9.0])
+    channels = np.zeros((DIMS[0], 2, *DIMS[2:], DIMS[3]))
+    channels[...] = np.diag([1.0, 2.0, 8.0, 16.0])
+    channels[:, 1] *= 3
+    profile = fit_profile(states(), ErrorWeights(steps, channels), num_groups)
+    noise = np.random.default_rng(1).normal(size=(DIMS[1], 2, 4000, 8)).astype(np.float32)
+    comps = np.stack([inverse_channels(profile, 0, rows) for rows in noise])
+    error = np.stack([synthesise(profile, 0, comps, s) for s in range(DIMS[1])], axis=1)
+    error -= profile.mean[0][:, :, None]
+    cost = np.square(error, dtype=np.float64).mean(2) * steps[:, None, None]
+    cost *= np.diagonal(channels[0], axis1=-2, axis2=-1)[:, None]
+    assert cost == pytest.approx(np.full_like(cost, cost.mean()), rel=0.15)
 
 
 def test_shapes_must_agree() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from sakura.format import Head, LayerData, Picture, ShardData, parse_head, write_bundle
 from sakura.format.manifest import Manifest
-from tests.format.tiny import MASK, tiny_bundle, tiny_manifest
+from tests.format.tiny import MASK, seal, split, tiny_bundle, tiny_manifest
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.skv"))
 
@@ -46,7 +46,9 @@ def test_there_is_a_golden_file() -> None:
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)
 def test_golden_file_reads_and_writes_back(path: Path) -> None:
     golden = path.read_bytes()
-    assert b"".join(write_bundle(*taken_apart(golden))) == golden
+    # How a manifest is packed depends on the zlib at hand; what is packed does not.
+    written = b"".join(write_bundle(*taken_apart(golden)))
+    assert seal(*split(written)) == golden
 
 
 def test_golden_values() -> None:

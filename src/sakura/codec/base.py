@@ -69,13 +69,13 @@ class TilePlan:
 
 @dataclass(frozen=True, slots=True)
 class LayerStats:
-    """Distortion after a layer, as mean squares over all coefficients of K and of V.
+    """Distortion after a layer, as mean squares over the coefficients of each plane.
 
     Args:
         num_bytes: size of the layer's stream.
-        distortion: mean squared error (K, V).
-        weighted: the same with each tile's error scaled by 2^(gain/2), the square of its gain (K,
-            V).
+        distortion: mean squared error by plane.
+        weighted: the same with each tile's error scaled by 2^(gain/2), the square of its gain (by
+            plane).
         clipped: share of all values that lie beyond what the layer can express.
     """
 
@@ -92,7 +92,7 @@ class EncodedShard:
     Args:
         layers: the streams.
         stats: one entry a layer.
-        energy: mean square (K, V), that is the distortion when nothing arrived.
+        energy: mean square by plane, that is the distortion when nothing arrived.
         weighted_energy: the same weighted like `LayerStats.weighted`.
     """
 
@@ -109,7 +109,7 @@ class ShardSpec:
     Args:
         block: transformer block.
         component: coefficient of the step axis.
-        delta: base step of (K, V) in coefficient units, positive.
+        delta: base step of each plane in coefficient units, positive.
         tiles: the token tiles.
     """
 
@@ -150,7 +150,7 @@ class ShardDecoder(Protocol):
         ...
 
     def coefficients(self) -> Array:
-        """Float32 (2, N, H*Dh): K and V coefficients as far as they are known, tokens in importance
+        """Float32 (2, N, H*Dh): coefficients as far as they are known, tokens in importance
         order."""
         ...
 

@@ -161,7 +161,7 @@ def check_coefficients(coef: Array, num_tokens: int, num_coefs: int) -> None:
 
 
 def mean_squares(values: Array, tiles: TilePlan) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Mean square of K and of V (2, N, C), plain and with each tile scaled by the square of its
+    """Mean square of each plane (2, N, C), plain and with each tile scaled by the square of its
     gain."""
     gains = np.array([gain_factor(g) ** 2 for g in tiles.gains], np.float64)
     weight = np.repeat(gains, tiles.widths)

@@ -1,7 +1,7 @@
 """Plans a shard: which columns each layer codes, in which order, with which table. Pure; knows no
 stream bytes.
 
-A *column* is one tile x one coefficient of K or V; a *unit* is one coding pass over a column.
+A *column* is one tile x one coefficient; a *unit* is one coding pass over a column.
 Because classes move by exactly three with each factor of three of the step, one sort by class
 serves all layers.
 """
@@ -67,7 +67,7 @@ class LayerPlan:
 
 @dataclass(frozen=True, eq=False)
 class ShardPlan:
-    """Columns of a shard in coding order: by class, tile, K before V, coefficient.
+    """Columns of a shard in coding order: by class, tile, plane, coefficient.
 
     Args:
         num_tokens: N.
@@ -174,9 +174,9 @@ def plan_shard(
     """Plan from the profile's sigmas.
 
     Args:
-        sigma: float32 (2, num_coefs), standard deviations of K and V coefficients.
+        sigma: float32 (2, num_coefs), standard deviations of the coefficients of both planes.
         limits: int (NUM_START_CLASSES,), largest |index| of each start alphabet.
-        delta: base step of K and V.
+        delta: base step of each plane.
         tiles: token tiles.
 
     Raises:

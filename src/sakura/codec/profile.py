@@ -22,33 +22,43 @@ from sakura.errors import CodecError
 
 Array = NDArray[Any]
 
-MAGIC = b"SKPROF\x01\n"
-_HEADER = struct.Struct("<8s4I")
-_ORTHONORMAL_TOLERANCE = 1e-3
+MAGIC = b"SKPROF\x02\n"
+_HEADER = struct.Struct("<8s6I")
+_DTYPES = {"channel_basis": "<f2"}
 _ARRAYS = ("step_basis", "channel_basis", "mean", "sigma", "sensitivity", "step_weight")
-_LIMITS = {"blocks": 1024, "steps": 256, "heads": 1024, "head dimension": 1024}
+_LIMITS = {
+    "blocks": 1024,
+    "steps": 256,
+    "heads": 1024,
+    "head dimension": 1024,
+    "groups": 1024,
+    "coefficients a group": 1 << 21,
+}
 
 
 @dataclass(frozen=True, eq=False)
 class CodecProfile:
-    """Everything model-wide that encoder and decoder share. Axis of length 2: K, V. All arrays
-    float32.
+    """Everything model-wide that encoder and decoder share. Arrays are float32 but for one.
+
+    K and V of H / G heads at a time are transformed together: a group has E = 2 H Dh / G channels,
+    its heads' keys before its heads' values, and R <= E coefficients that are ever coded. An axis
+    of length 2 is K, V for states and the two planes of coefficients else: a group's first E / 2
+    coefficients, which have most of the energy, and the others.
 
     Args:
         step_basis: (B, 2, S, S); column c holds component c: state[s] = mean[s] + sum_c basis[s, c]
             component[c].
-        channel_basis: (B, 2, H, Dh, Dh); column e holds coefficient e of a head.
+        channel_basis: float16 (B, G, E, R); column e is what coefficient e of a group adds to its
+            channels.
         mean: (B, 2, S, H, Dh), subtracted before the transforms.
-        sigma: (B, 2, S, H, Dh), standard deviation of coefficient e of head h in component c (third
-            axis).
-        sensitivity: (B, 2), how much an error in this block's K or V matters, relative; base step =
-            step / sensitivity.
+        sigma: (B, 2, S, H, Dh), standard deviation of each coefficient of a plane in component c
+            (third axis).
+        sensitivity: (B, 2), how much an error in a block's plane matters, relative.
         step_weight: (S,), how much an error at a step matters, relative.
         tables: class tables.
 
     Raises:
-        CodecError: shapes disagree or are out of bounds, a value is not finite, a basis is not
-            orthonormal.
+        CodecError: shapes disagree or are out of bounds, or a value is not finite.
     """
 
     step_basis: Array
@@ -63,11 +73,13 @@ class CodecProfile:
         """Refuse a profile that no stream could be decoded with."""
         if self.sigma.ndim != 5:
             raise CodecError(f"sigma has {self.sigma.ndim} axes, expected 5")
-        for name, shape in _shapes(*self.dims).items():
-            array = getattr(self, name)
-            if array.dtype != np.float32 or array.shape != shape:
+        if self.channel_basis.ndim != 4:
+            raise CodecError(f"channel_basis has {self.channel_basis.ndim} axes, expected 4")
+        for name, shape in _shapes(*self.dims, self.num_groups, self.rank).items():
+            array, dtype = getattr(self, name), np.dtype(_DTYPES.get(name, "<f4"))
+            if array.dtype != dtype or array.shape != shape:
                 raise CodecError(
-                    f"profile {name} is {array.dtype} {array.shape}, expected float32 {shape}"
+                    f"profile {name} is {array.dtype} {array.shape}, expected {dtype} {shape}"
                 )
             if not np.isfinite(array).all():
                 raise CodecError(f"profile {name} has values that are not finite")
@@ -76,8 +88,6 @@ class CodecProfile:
                 raise CodecError(f"profile {name} has negative values")
         if (self.sensitivity <= 0).any():
             raise CodecError("profile sensitivity has values that are not positive")
-        _check_orthonormal("step_basis", self.step_basis)
-        _check_orthonormal("channel_basis", self.channel_basis)
 
     @property
     def dims(self) -> tuple[int, int, int, int]:
@@ -86,9 +96,45 @@ class CodecProfile:
         return num_blocks, num_steps, num_heads, head_dim
 
     @property
+    def num_groups(self) -> int:
+        """Groups G of heads."""
+        return int(self.channel_basis.shape[1])
+
+    @property
+    def rank(self) -> int:
+        """Coefficients R of a group that are ever coded."""
+        return int(self.channel_basis.shape[3])
+
+    @property
     def num_coefs(self) -> int:
-        """H * Dh."""
+        """H * Dh: coefficients of a token in each plane."""
         return self.dims[2] * self.dims[3]
+
+    @cached_property
+    def step_analysis(self) -> Array:
+        """(B, 2, S, S), inverse of the step basis: component[c] = sum_s analysis[c, s] state[s].
+
+        Raises:
+            CodecError: the basis has none.
+        """
+        basis = self.step_basis.astype(np.float64)
+        return _solved("step_basis", basis, np.broadcast_to(np.eye(self.dims[1]), basis.shape))
+
+    @cached_property
+    def channel_synthesis(self) -> Array:
+        """The channel basis as float32."""
+        return self.channel_basis.astype(np.float32)
+
+    @cached_property
+    def channel_analysis(self) -> Array:
+        """(B, G, R, E): gives the coefficients that come closest to channels; for encoders.
+
+        Raises:
+            CodecError: coefficients are not independent.
+        """
+        basis = self.channel_basis.astype(np.float64)
+        back = basis.swapaxes(-1, -2)
+        return _solved("channel_basis", back @ basis, back)
 
     @cached_property
     def digest(self) -> str:
@@ -96,10 +142,10 @@ class CodecProfile:
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Canonical bytes: magic, B, S, H, Dh as u32, the arrays in declared order as little-endian
-        float32, tables."""
-        parts = [_HEADER.pack(MAGIC, *self.dims)]
-        parts += [getattr(self, name).astype("<f4").tobytes() for name in _ARRAYS]
+        """Canonical bytes: magic, B, S, H, Dh, G, R as u32, the arrays in declared order, little
+        endian, tables."""
+        parts = [_HEADER.pack(MAGIC, *self.dims, self.num_groups, self.rank)]
+        parts += [getattr(self, n).astype(_DTYPES.get(n, "<f4")).tobytes() for n in _ARRAYS]
         return b"".join(parts) + self.tables.to_bytes()
 
     def save(self, path: Path) -> None:
@@ -122,28 +168,34 @@ def profile_from_bytes(data: bytes) -> CodecProfile:
     for (name, limit), value in zip(_LIMITS.items(), dims, strict=True):
         if not 1 <= value <= limit:
             raise CodecError(f"profile has {value} {name}, expected 1..{limit}")
+    num_groups, rank = dims[4:]
+    if dims[2] % num_groups:
+        raise CodecError(f"profile has {dims[2]} heads in {num_groups} groups")
+    if rank > 2 * dims[2] * dims[3] // num_groups:
+        raise CodecError(f"profile has {rank} coefficients a group, more than channels")
     shapes = _shapes(*dims)
-    expected = _HEADER.size + 4 * sum(math.prod(s) for s in shapes.values()) + TABLE_BYTES
+    sizes = {n: math.prod(s) * np.dtype(_DTYPES.get(n, "<f4")).itemsize for n, s in shapes.items()}
+    expected = _HEADER.size + sum(sizes.values()) + TABLE_BYTES
     if len(data) != expected:
         raise CodecError(f"a profile of these dimensions has {expected} bytes, found {len(data)}")
     arrays, place = {}, _HEADER.size
     for name, shape in shapes.items():
-        arrays[name] = (
-            np.frombuffer(data, "<f4", math.prod(shape), place).reshape(shape).astype(np.float32)
-        )
-        place += arrays[name].nbytes
+        dtype = np.dtype(_DTYPES.get(name, "<f4"))
+        flat = np.frombuffer(data, dtype, math.prod(shape), place)
+        arrays[name] = flat.reshape(shape).astype(dtype.newbyteorder("="))
+        place += sizes[name]
     return CodecProfile(**arrays, tables=tables_from_bytes(data[place:]))
 
 
 def identity_profile(
     num_blocks: int, num_steps: int, num_heads: int, head_dim: int
 ) -> CodecProfile:
-    """No transform: components are steps, coefficients are channels. For `raw-bf16/1`, and as a
-    test fixture."""
-    shapes = _shapes(num_blocks, num_steps, num_heads, head_dim)
+    """No transform: components are steps, coefficients are channels, planes are K and V. For
+    `raw-bf16/1`, and as a test fixture."""
+    shapes = _shapes(num_blocks, num_steps, num_heads, head_dim, num_heads, 2 * head_dim)
     return CodecProfile(
         step_basis=_identity(shapes["step_basis"]),
-        channel_basis=_identity(shapes["channel_basis"]),
+        channel_basis=_identity(shapes["channel_basis"]).astype(np.float16),
         mean=np.zeros(shapes["mean"], np.float32),
         sigma=np.ones(shapes["sigma"], np.float32),
         sensitivity=np.ones(shapes["sensitivity"], np.float32),
@@ -156,12 +208,12 @@ def _identity(shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(np.eye(shape[-1], dtype=np.float32), shape).copy()
 
 
-def _shapes(
-    num_blocks: int, num_steps: int, num_heads: int, head_dim: int
-) -> dict[str, tuple[int, ...]]:
+def _shapes(*sizes: int) -> dict[str, tuple[int, ...]]:
+    num_blocks, num_steps, num_heads, head_dim, num_groups, rank = sizes
+    width = 2 * num_heads * head_dim // num_groups
     return {
         "step_basis": (num_blocks, 2, num_steps, num_steps),
-        "channel_basis": (num_blocks, 2, num_heads, head_dim, head_dim),
+        "channel_basis": (num_blocks, num_groups, width, rank),
         "mean": (num_blocks, 2, num_steps, num_heads, head_dim),
         "sigma": (num_blocks, 2, num_steps, num_heads, head_dim),
         "sensitivity": (num_blocks, 2),
@@ -169,8 +221,8 @@ def _shapes(
     }
 
 
-def _check_orthonormal(name: str, basis: Array) -> None:
-    gram = np.swapaxes(basis, -1, -2) @ basis
-    error = float(np.abs(gram - np.eye(basis.shape[-1], dtype=np.float32)).max())
-    if not error <= _ORTHONORMAL_TOLERANCE:
-        raise CodecError(f"profile {name} is not orthonormal: off by {error:.2g}")
+def _solved(name: str, matrix: Array, right: Array) -> Array:
+    try:
+        return np.ascontiguousarray(np.linalg.solve(matrix, right), np.float32)
+    except np.linalg.LinAlgError as error:
+        raise CodecError(f"profile {name} has no inverse") from error

@@ -33,7 +33,7 @@ NUM_GRID = 2048
 """Cells of the |x|/sigma histogram: 0 .. 32 sigma."""
 _SPREAD = (1 / 6, 1 / 2, 5 / 6)
 """Where inside a class the tables are averaged, as a share of its width in log sigma."""
-_MAX_BEYOND = 3e-4
+_MAX_BEYOND = 1e-3
 """Probability mass that a start alphabet may leave beyond its edge, for the refinements to
 resolve."""
 

@@ -1,7 +1,8 @@
-"""The two transforms around the coder: an orthonormal KLT over the steps of a block, then one over
-a head's channels.
+"""The two transforms around the coder: one over the steps of a block, then one over the K and V
+channels of a group of heads.
 
-Dimensions: S steps, C components, N tokens, H heads, D head dimension; a leading axis of 2 is K, V.
+Dimensions: S steps, C components, N tokens, H heads, D head dimension, G groups of E = 2 H D / G
+channels; an axis of 2 is K, V of a state, and the two planes of coefficients.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def forward(profile: CodecProfile, block: int, state_2SNHD: Array) -> Array:
         state_2SNHD: float32 (2, S, N, H, D), K before RoPE and V at every step.
 
     Returns:
-        Float32 (C, 2, N, H*D) with C = S.
+        Float32 (C, 2, N, H*D) with C = S; axis 1 is the plane.
 
     Raises:
         CodecError: the shape is not the profile's.
@@ -41,26 +42,46 @@ def forward(profile: CodecProfile, block: int, state_2SNHD: Array) -> Array:
         )
     centred = state_2SNHD.astype(np.float32) - profile.mean[block][:, :, None]
     flat = centred.reshape(2, num_steps, -1)
-    comps = np.swapaxes(profile.step_basis[block], 1, 2) @ flat  # (2, C, N*H*D)
-    comps = comps.reshape(2, num_steps, num_tokens, num_heads, head_dim).transpose(1, 0, 3, 2, 4)
-    coef = comps @ profile.channel_basis[block]  # (C, 2, H, N, D)
-    return np.ascontiguousarray(coef.transpose(0, 1, 3, 2, 4)).reshape(
-        num_steps, 2, num_tokens, num_heads * head_dim
+    comps = profile.step_analysis[block] @ flat  # (2, C, N*H*D)
+    comps = comps.reshape(2, num_steps, num_tokens, num_heads * head_dim)
+    return analyse(profile, block, np.ascontiguousarray(comps.swapaxes(0, 1)))
+
+
+def analyse(profile: CodecProfile, block: int, channels_X2NC: Array) -> Array:
+    """Channels (X, 2, N, H*D) of K and V to coefficients, float32 (X, 2, N, H*D) in planes."""
+    grouped = to_groups(channels_X2NC, profile.num_groups)
+    coefs = np.zeros_like(grouped, np.float32)
+    coefs[..., : profile.rank] = grouped @ np.swapaxes(profile.channel_analysis[block], -1, -2)
+    return from_groups(coefs)
+
+
+def to_groups(values_X2NC: Array, num_groups: int) -> Array:
+    """(X, 2, N, H*D) to (X, G, N, E): the group's part of the first plane, then of the second."""
+    first, second = (
+        values_X2NC[:, part].reshape(*values_X2NC.shape[:1], values_X2NC.shape[2], num_groups, -1)
+        for part in range(2)
     )
+    return np.concatenate([first, second], -1).swapaxes(1, 2)
+
+
+def from_groups(grouped_XGNE: Array) -> Array:
+    """Inverse of `to_groups`."""
+    num, num_groups, num_tokens, width = grouped_XGNE.shape
+    planes = grouped_XGNE.reshape(num, num_groups, num_tokens, 2, width // 2)
+    return np.ascontiguousarray(planes.transpose(0, 3, 2, 1, 4)).reshape(num, 2, num_tokens, -1)
 
 
 def inverse_channels(profile: CodecProfile, block: int, coef: Array) -> Array:
     """One component in channel space: float32 (2, N, H*D) coefficients to (2, N, H, D)."""
     _check_block(profile, block)
     _, _, num_heads, head_dim = profile.dims
-    num_tokens = coef.shape[1]
-    heads = coef.reshape(2, num_tokens, num_heads, head_dim).transpose(0, 2, 1, 3)
+    grouped = to_groups(coef[None], profile.num_groups)
     # Coefficients are sorted by energy: behind the last one that carries data, all are zero.
-    is_live = coef.any(axis=1).reshape(-1, head_dim).any(axis=0)
+    is_live = grouped[..., : profile.rank].any(axis=(0, 1, 2))
     num_live = int(np.flatnonzero(is_live).max(initial=-1)) + 1
-    basis = profile.channel_basis[block][..., :num_live]
-    values = heads[..., :num_live] @ np.swapaxes(basis, -1, -2)  # (2, H, N, D)
-    return np.ascontiguousarray(values.transpose(0, 2, 1, 3))
+    basis = profile.channel_synthesis[block][..., :num_live]
+    values = from_groups(grouped[..., :num_live] @ np.swapaxes(basis, -1, -2))
+    return values[0].reshape(2, coef.shape[1], num_heads, head_dim)
 
 
 def synthesise(profile: CodecProfile, block: int, comps_C2NHD: Array, step: int) -> Array:

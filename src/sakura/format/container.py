@@ -1,15 +1,17 @@
 """The container: header, manifest, padding, data. Reads a head from any source of byte ranges.
 
     magic "SAKV" | u16 major | u16 minor | u64 manifest length | 16-byte head digest
-    manifest (JSON) | zeros up to a multiple of 64 | data
+    manifest (JSON, plain or as zlib stream) | zeros up to a multiple of 64 | data
 
-The head digest covers the first 16 bytes and the manifest. Integers are little-endian.
+The head digest covers the first 16 bytes and the manifest as it stands there. Integers are
+little-endian.
 """
 
 from __future__ import annotations
 
 import json
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -27,6 +29,8 @@ from sakura.format.version import MAGIC, Version, check_version
 
 HEADER_BYTES = 32
 ALIGNMENT = 64
+MAX_EXPANSION = 64
+"""A packed manifest may grow by this factor: more is no manifest, and memory must be earned."""
 _FIXED = struct.Struct("<4sHHQ")
 
 Read = Callable[[int, int], bytes]
@@ -60,8 +64,8 @@ def data_start(num_manifest_bytes: int) -> int:
 
 
 def encode_head(manifest: Manifest) -> bytes:
-    """Header, canonical manifest and padding."""
-    raw = encode_manifest(manifest)
+    """Header, canonical manifest (packed) and padding."""
+    raw = zlib.compress(encode_manifest(manifest), 9)
     fixed = _FIXED.pack(MAGIC, *manifest.format, len(raw))
     return (fixed + digest(fixed + raw) + raw).ljust(data_start(len(raw)), b"\0")
 
@@ -89,7 +93,7 @@ def parse_head(prefix: bytes, num_bytes: int, limits: Limits = DEFAULT) -> Head 
     if len(prefix) < start:
         return HeadNeeds(start)
     raw = _checked_manifest(prefix[:start], length)
-    manifest = decode_manifest(raw)
+    manifest = decode_manifest(_unpacked(raw, limits))
     check_manifest(manifest, Setting(version, num_bytes - start, limits))
     return Head(version, manifest, start, num_bytes)
 
@@ -175,6 +179,23 @@ def _checked_manifest(head: bytes, length: int) -> bytes:
     if padding.strip(b"\0"):
         raise FormatError("padding is not zero", where=f"byte {HEADER_BYTES + length}")
     return raw
+
+
+def _unpacked(raw: bytes, limits: Limits) -> bytes:
+    """The manifest's JSON."""
+    if raw.startswith(b"{"):
+        return raw
+    most = min(limits.max_manifest_bytes, MAX_EXPANSION * len(raw))
+    inflate = zlib.decompressobj()
+    try:
+        text = inflate.decompress(raw, most)
+    except zlib.error as error:
+        raise FormatError(
+            f"manifest is neither JSON nor a zlib stream: {error}", where="$"
+        ) from error
+    if not inflate.eof or inflate.unused_data:
+        raise FormatError(f"manifest is no zlib stream of at most {most} bytes", where="$")
+    return text
 
 
 def _plain_number(value: Any) -> Any:

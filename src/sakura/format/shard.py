@@ -36,8 +36,8 @@ class Layer(Struct, frozen=True, kw_only=True, array_like=True):
 class Shard(Struct, frozen=True, kw_only=True, array_like=True):
     """The state of one (block, component), K and V together.
 
-    `delta` is the quantiser step of the base layer for (K, V); `energy` the squared error of
-    decoding nothing.
+    `delta` is the quantiser step of the base layer for each plane of coefficients; `energy` the
+    squared error of decoding nothing.
     """
 
     block: Count

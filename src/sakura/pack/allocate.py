@@ -2,8 +2,8 @@
 
 The error model, in mean squared error of the edit inside the mask (pixel range 1):
 
-    edit MSE = sum over blocks, K|V and components of  worth[b, kv, c] * e[b, kv, c]
-    worth[b, kv, c] = sensitivity[b, kv] * share[b, kv, c]
+    edit MSE = sum over blocks, planes and components of  worth[b, p, c] * e[b, p, c]
+    worth[b, p, c] = sensitivity[b, p] * share[b, p, c]
 
 where e is the mean squared error of the coefficients, each token weighted by its squared precision.
 `sensitivity` is the edit's MSE for e = 1 in every component, `share` how it splits over components.
@@ -33,11 +33,11 @@ def component_shares(step_basis: Array, step_share: Array) -> Array:
     are alike at all steps was measured to make no difference (scripts/fit_profile.py).
 
     Args:
-        step_basis: (B, 2, S, C) orthonormal columns.
+        step_basis: (B, 2, S, C).
         step_share: (S,) share of the edit's error that comes from each step, sum 1.
 
     Returns:
-        (B, 2, C); sums to 1 over C when C = S.
+        (B, 2, C).
     """
     shares: Array = np.einsum("s,bksc->bkc", step_share, np.square(step_basis, dtype=np.float64))
     return shares
@@ -50,8 +50,9 @@ def coefficient_worth(sensitivity: Array, shares: Array) -> Array:
 
 
 def base_steps(worth: Array, scale: float) -> Array:
-    """(B, 2, C) steps of the base layer."""
-    return scale / np.sqrt(worth)
+    """(B, 2, C) steps of the base layer, to four significant digits: manifests stay small."""
+    steps = scale / np.sqrt(worth)
+    return np.array([float(f"{step:.4g}") for step in steps.flat]).reshape(steps.shape)
 
 
 def scale_at(index: int) -> float:

@@ -3,7 +3,8 @@
 scripts/fit_profile.py runs this over training-split templates, so that packing needs no such runs.
 Errors are those of a uniform quantiser near the precision that bundles work at. White noise would
 not do: it averages out over the tokens, and was measured to cost V thirty to a hundred times less
-than the errors of coefficients that are not coded at all, which are alike in many tokens.
+than the errors of coefficients that are not coded at all, which are alike in many tokens. How K and
+V compare within a block is in the profile's bases, by what attention does with errors.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.codec import CodecProfile
+from sakura.codec import CodecProfile, analyse
 from sakura.pack.allocate import (
     base_steps,
     best_scale,
@@ -42,7 +43,8 @@ class Sensitivity:
     """What an edit's mean squared error owes to errors of the state; see `allocate`.
 
     Args:
-        blocks: (B, 2) MSE per unit of weighted error in K or V of a block, at every step.
+        blocks: (B, 2) MSE per unit of weighted error in a plane of a block's coefficients, at every
+            step; alike for both planes.
         steps: (S,) share of each step, sum 1.
         components: (S,) share of each component of the step axis, sum 1; to check the model by.
         expected_components: the same by `component_shares`.
@@ -86,9 +88,14 @@ class Probe:
         return float(np.square(self._edit(state) - self._expected).mean())
 
     def errors(self, state: Array) -> Array:
-        """(B, 2, S) mean squared error of a state, each token weighted by its squared precision."""
-        squares = np.square(state - self.state, dtype=np.float64).mean((4, 5))
-        return (squares * np.square(self._precision[..., 0])).mean(3)
+        """(B, 2, S) mean squared error of a state's coefficients by plane and step, each token
+        weighted by its squared precision."""
+        error = state - self.state
+        rows = error.reshape(*error.shape[:4], -1).swapaxes(1, 2)  # (B, S, 2, N, H*Dh)
+        coefs = np.stack([analyse(self.profile, block, row) for block, row in enumerate(rows)])
+        squares = np.square(coefs, dtype=np.float64).mean(4)
+        weighted = squares * np.square(self._precision[:, 0, 0, :, 0])[:, None, None]
+        return np.asarray(weighted.mean(3).swapaxes(1, 2))
 
 
 def measure(probes: Sequence[Probe], profile: CodecProfile) -> Sensitivity:
@@ -98,7 +105,8 @@ def measure(probes: Sequence[Probe], profile: CodecProfile) -> Sensitivity:
         probes: edits of several templates.
         profile: bases and sigmas; its sensitivities are not used.
     """
-    blocks = 1 / np.maximum(np.square(profile.sigma, dtype=np.float64).mean((3, 4)).sum(2), LEAST)
+    energy = np.square(profile.sigma, dtype=np.float64).mean((1, 3, 4)).sum(1)
+    blocks = np.repeat(1 / np.maximum(energy, LEAST)[:, None], 2, axis=1)
     steps = np.full(profile.dims[1], 1 / profile.dims[1])
     for _ in range(NUM_ROUNDS):
         shares = component_shares(profile.step_basis, steps)
@@ -137,14 +145,14 @@ def _step_shares(probes: Sequence[Probe], quantised: Sequence[Array], blocks: Ar
 
 
 def _block_sensitivity(probes: Sequence[Probe], quantised: Sequence[Array], steps: Array) -> Array:
-    """(B, 2) from edits that are disturbed in K or V of one block."""
-    ratios = np.empty((len(probes), *probes[0].state.shape[:2]))
-    for index, block, kv in np.ndindex(ratios.shape):
+    """(B, 2) from edits that are disturbed in one block."""
+    ratios = np.empty((len(probes), len(probes[0].state)))
+    for index, block in np.ndindex(ratios.shape):
         probe, state = probes[index], probes[index].state.copy()
-        state[block, kv] = quantised[index][block, kv]
-        error = float(steps @ probe.errors(state)[block, kv])
-        ratios[index, block, kv] = max(probe.response(state), LEAST) / max(error, LEAST)
-    blocks: Array = np.median(ratios, axis=0)
+        state[block] = quantised[index][block]
+        error = float(np.sum(probe.errors(state)[block] @ steps))
+        ratios[index, block] = max(probe.response(state), LEAST) / max(error, LEAST)
+    blocks: Array = np.repeat(np.median(ratios, axis=0)[:, None], 2, axis=1)
     return blocks
 
 
