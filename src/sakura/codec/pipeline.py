@@ -9,18 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec.base import MAX_LAYERS, EncodedShard, LayerStats, ShardSpec, TilePlan
-from sakura.codec.native import Kernel, default_kernel
+from sakura.codec.kernel import Kernel
+from sakura.codec.native import default_kernel
 from sakura.codec.plan import LayerPlan, ShardPlan, gain_factor, plan_shard
 from sakura.codec.profile import CodecProfile
-from sakura.codec.quantize import (
-    UNSTARTED,
-    clipped_share,
-    column_scales,
-    edges,
-    index_at,
-    layer_symbols,
-    quantize_columns,
-)
+from sakura.codec.quantize import UNSTARTED
 from sakura.codec.rans import check_clean
 from sakura.codec.tables import ClassTables
 from sakura.errors import CodecError
@@ -58,24 +51,34 @@ class SakuraCodec:
         coef = coef.astype(np.float32, copy=False)
         check_coefficients(coef, spec.tiles.num_tokens, self.profile.num_coefs)
         plan, tables = self.plan(spec), self.profile.tables
-        finest = 1 - num_layers
-        index = quantize_columns(plan, np.ascontiguousarray(coef.transpose(0, 2, 1)), finest)
-        shadow = KltShardDecoder(tables, plan, self.kernel)
+        values = self.kernel.quantize(tables, plan, coef, num_layers)
+        mean = _TileMean(spec.tiles, self.profile.num_coefs)
         layers, stats = [], []
         for layer in range(num_layers):
-            layer_plan = plan.layer(layer)
-            symbols, table = layer_symbols(tables, layer_plan, index, finest)
-            layers.append(self.kernel.encode_layer(tables, layer_plan, symbols, table))
-            passes = num_layers - 1 - layer
-            shadow.adopt_layer(layer_plan, index_at(index, passes, edges(plan, -layer)))
-            plain, weighted = mean_squares(coef - shadow.coefficients(), spec.tiles)
-            clipped = clipped_share(plan, index, passes, -layer)
-            stats.append(LayerStats(len(layers[-1]), plain, weighted, clipped))
-        return EncodedShard(tuple(layers), tuple(stats), *mean_squares(coef, spec.tiles))
+            data = self.kernel.encode_layer(tables, plan.layer(layer), values.index, values.finest)
+            layers.append(data)
+            clipped = float(values.clipped[layer] / max(coef.size, 1))
+            stats.append(LayerStats(len(data), *mean.both(values.error[layer]), clipped))
+        return EncodedShard(tuple(layers), tuple(stats), *mean.both(values.energy))
 
     def decoder(self, spec: ShardSpec) -> KltShardDecoder:
         """See `Codec.decoder`."""
         return KltShardDecoder(self.profile.tables, self.plan(spec), self.kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class _TileMean:
+    """Sums over tiles to means over all coefficients."""
+
+    tiles: TilePlan
+    num_coefs: int
+
+    def both(self, sums: Array) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Means of K and of V of sums (T, 2), plain and weighted by the square of each gain."""
+        count = max(self.tiles.num_tokens * self.num_coefs, 1)
+        weight = np.array([gain_factor(g) ** 2 for g in self.tiles.gains], np.float64)
+        plain, weighted = sums.sum(0) / count, weight @ sums / count
+        return (float(plain[0]), float(plain[1])), (float(weighted[0]), float(weighted[1]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,10 +91,11 @@ class _Standing:
 
     def moved(self, plan: LayerPlan, num_units: int, index: Array) -> _Standing:
         """After the first `num_units` units of a layer turned the indices into `index`."""
-        exponent = self.exponent.copy()
-        # Exponents only fall within a layer, so the last unit of a column is the one with the
-        # smallest.
-        np.minimum.at(exponent, plan.column[:num_units], plan.exponent[:num_units])
+        exponent, left = self.exponent.copy(), num_units
+        # Exponents only fall within a layer, so the last unit of a column has the smallest.
+        for first, count, _, _, reached in plan.runs.tolist():
+            exponent[first : first + min(count, left)] = reached
+            left -= min(count, left)
         return _Standing(index, exponent)
 
 
@@ -106,7 +110,7 @@ class KltShardDecoder:
         num_values = 2 * plan.num_coefs * plan.num_tokens
         # Below: the last complete layer. Now: what the layer in progress adds to it.
         self._below = _Standing(
-            np.zeros(num_values, np.int16), np.full(len(plan.class0), UNSTARTED, np.int8)
+            np.zeros(num_values, np.int16), np.full(len(plan.order), UNSTARTED, np.int8)
         )
         self._now = self._below
         self._level = 0
@@ -131,20 +135,10 @@ class KltShardDecoder:
             self._settle()
         return num_units
 
-    def adopt_layer(self, plan: LayerPlan, index: Array) -> None:
-        """Stand where decoding the whole layer would lead, given its indices (int, flat).
-
-        The encoder knows the indices: it need not decode to know what the decoder will have.
-        """
-        self._now = self._below.moved(plan, plan.num_units, index.astype(np.int16))
-        self._settle()
-
     def coefficients(self) -> Array:
         """Float32 (2, N, H*Dh), a view with the token axis contiguous."""
-        if (self._now.exponent == UNSTARTED).all():
-            return np.zeros(self._plan.shape, np.float32).transpose(0, 2, 1)
-        step, shrink = column_scales(self._tables, self._plan, self._now.exponent)
-        values = self._kernel.dequantize(self._plan, self._now.index, step, shrink)
+        now = self._now
+        values = self._kernel.dequantize(self._tables, self._plan, now.index, now.exponent)
         return values.transpose(0, 2, 1)
 
     def _settle(self) -> None:
