@@ -9,12 +9,13 @@
 #include "kernel.hpp"
 #include "dequantize.hpp"
 #include "quantize.hpp"
+#include "reconstruct.hpp"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-const SakuraKernel kSakuraScalar{"scalar", decode_layer_scalar, encode_layer_scalar, quantize_shard, dequantize_shard};
+const SakuraKernel kSakuraScalar{"scalar", decode_layer_scalar, encode_layer_scalar, quantize_shard, dequantize_shard, reconstruct_shard<FloatMath>};
 
 namespace {
 
@@ -128,5 +129,27 @@ SAKURA_EXPORT int64_t sakura_encode_layer(int32_t kernel, const SakuraTables* ta
 SAKURA_EXPORT int32_t sakura_dequantize(int32_t kernel, const SakuraShard* shard, const int16_t* index, void* out, int32_t is_bf16) {
   if (!find_kernel(kernel) || !is_valid_shard(*shard)) return -1;
   find_kernel(kernel)->dequantize(*shard, index, out, is_bf16 != 0);
+  return 0;
+}
+
+SAKURA_EXPORT int64_t sakura_basis_size(int32_t num_heads, int32_t head_dim) {
+  return num_heads < 0 || head_dim < 1 || head_dim > kMaxHeadDim ? -1 : 2 * num_heads * BasisLayout(head_dim).num_bytes();
+}
+
+// Prepares the channel bases (2, H, D, D) of a block. `out` has sakura_basis_size() bytes and begins at a multiple of 64.
+SAKURA_EXPORT int32_t sakura_prepare_basis(const float* basis, int32_t num_heads, int32_t head_dim, uint8_t* out) {
+  if (sakura_basis_size(num_heads, head_dim) < 0) return -1;
+  const BasisLayout layout(head_dim);
+  for (int32_t i = 0; i < 2 * num_heads; ++i) {
+    prepare_head(basis + static_cast<int64_t>(i) * head_dim * head_dim, layout, out + i * layout.num_bytes());
+  }
+  return 0;
+}
+
+// Writes K and V (2, N, H, D) of indices (2, H * D, N). Returns 0 or -1.
+SAKURA_EXPORT int32_t sakura_reconstruct(int32_t kernel, const SakuraShard* shard, const int16_t* index, const SakuraOutput* output) {
+  if (!find_kernel(kernel) || !is_valid_shard(*shard) || sakura_basis_size(output->num_heads, output->head_dim) < 0) return -1;
+  if (static_cast<int64_t>(output->num_heads) * output->head_dim != shard->num_coefs) return -1;
+  find_kernel(kernel)->reconstruct(*shard, index, *output);
   return 0;
 }

@@ -221,6 +221,7 @@ SAKURA_INLINE int32_t decode_units(VectorDecoder<I, kBlocks>& state, const Sakur
   int32_t done = 0;
   for (; done < run.count; ++done) {
     const int32_t column = run.first + done;
+    prefetch_column(layer, index, column + kAhead);
     if (!is_valid_column(layer, column)) return -1;
     if (!decode_one(decoder, Unit{index + layer.offset[column], layer.width[column]})) break;
   }

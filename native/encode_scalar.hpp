@@ -43,6 +43,7 @@ SAKURA_INLINE bool visit_backwards(const Tables& tables, const SakuraLayer& laye
     const Step step = step_of(tables, run, from.finest);
     if (step.passes < 0 || step.passes >= kMaxPasses) return false;
     for (int32_t column = run.first + run.count - 1; column >= run.first; --column) {
+      prefetch_column(layer, from.index, column - kAhead);
       if (!is_valid_column(layer, column)) return false;
       encode(step, Unit{const_cast<int16_t*>(from.index) + layer.offset[column], layer.width[column]});
     }

@@ -10,6 +10,7 @@ struct SakuraKernel {
   bool (*encode_layer)(const SakuraTables&, const SakuraLayer&, const SakuraSource&, SakuraSink&);
   void (*quantize)(const SakuraShard&, const float* coef, const SakuraSums&, int16_t* index);
   void (*dequantize)(const SakuraShard&, const int16_t* index, void* out, bool is_bf16);
+  void (*reconstruct)(const SakuraShard&, const int16_t* index, const SakuraOutput&);
 };
 
 extern const SakuraKernel kSakuraScalar;

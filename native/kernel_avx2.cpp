@@ -2,8 +2,8 @@
 
 #include "encode.hpp"
 #include "kernel.hpp"
-#include "dequantize.hpp"
-#include "quantize.hpp"
+#include "quantize_vector.hpp"
+#include "reconstruct.hpp"
 #include "simd_avx2.hpp"
 
 namespace {
@@ -24,4 +24,4 @@ bool encode_layer(const Tables& tables, const SakuraLayer& layer, const SakuraSo
 
 }  // namespace
 
-const SakuraKernel kSakuraAvx2{"avx2", decode_layer, encode_layer, quantize_shard, dequantize_shard};
+const SakuraKernel kSakuraAvx2{"avx2", decode_layer, encode_layer, quantize_shard_vector<Avx2>, dequantize_shard, reconstruct_shard<DotMath<Avx2>>};

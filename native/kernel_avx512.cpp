@@ -3,4 +3,5 @@
 #include "kernel.hpp"
 #include "dequantize.hpp"
 #include "quantize.hpp"
-const SakuraKernel kSakuraAvx512{"avx512", decode_layer_scalar, encode_layer_scalar, quantize_shard, dequantize_shard};
+#include "reconstruct.hpp"
+const SakuraKernel kSakuraAvx512{"avx512", decode_layer_scalar, encode_layer_scalar, quantize_shard, dequantize_shard, reconstruct_shard<FloatMath>};

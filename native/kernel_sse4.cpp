@@ -2,8 +2,8 @@
 
 #include "encode.hpp"
 #include "kernel.hpp"
-#include "dequantize.hpp"
-#include "quantize.hpp"
+#include "quantize_vector.hpp"
+#include "reconstruct.hpp"
 #include "simd_sse4.hpp"
 
 namespace {
@@ -24,4 +24,4 @@ bool encode_layer(const Tables& tables, const SakuraLayer& layer, const SakuraSo
 
 }  // namespace
 
-const SakuraKernel kSakuraSse4{"sse4", decode_layer, encode_layer, quantize_shard, dequantize_shard};
+const SakuraKernel kSakuraSse4{"sse4", decode_layer, encode_layer, quantize_shard_vector<Sse4>, dequantize_shard, reconstruct_shard<DotMath<Sse4>>};

@@ -70,6 +70,16 @@ SAKURA_INLINE bool is_valid_column(const SakuraLayer& layer, int32_t column) {
   return width >= 1 && width <= kMaxWidth && offset >= 0 && offset <= layer.num_values - width;
 }
 
+// Columns of one class lie far apart; without this each waits for memory.
+SAKURA_INLINE void prefetch_column(const SakuraLayer& layer, const int16_t* index, int32_t column) {
+  if (column < 0 || column >= layer.num_columns) return;
+  const char* place = reinterpret_cast<const char*>(index) + 2 * static_cast<int64_t>(layer.offset[column]);
+  __builtin_prefetch(place, 1);
+  __builtin_prefetch(place + 64, 1);
+}
+
+constexpr int kAhead = 12;
+
 inline bool is_valid_layer(const SakuraLayer& layer) {
   if (layer.num_runs < 0 || layer.num_lanes < (layer.num_runs > 0) || layer.num_lanes > kMaxLanes) return false;
   for (int32_t r = 0; r < layer.num_runs; ++r) {

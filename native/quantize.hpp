@@ -65,14 +65,15 @@ struct alignas(64) Column {
 SAKURA_INLINE void quantize_column(Column& column, int padded, double step) {
   for (int i = 0; i < padded; ++i) {
     double x = rounded(static_cast<double>(column.source[i]) / step);
-    x = x > kLargest ? kLargest : x;
-    x = x < -kLargest ? -kLargest : x;
+    x = x < kLargest ? x : kLargest;  // also where x is not a number
+    x = x > -kLargest ? x : -kLargest;
     const int q = static_cast<int>(x);
     column.index[i] = static_cast<int16_t>(q);
     column.size[i] = static_cast<int16_t>(q < 0 ? -q : q);
   }
 }
 
+constexpr int kPadding = 32;  // columns are treated in whole vectors of every kind
 constexpr int kSums = 16;  // partial sums, so that a vector of them can be added to at once
 
 SAKURA_INLINE double total(const float* partial) {
@@ -126,14 +127,41 @@ struct ColumnPlace {
   double step;
 };
 
-inline void finish_column(const SakuraShard& shard, const SakuraSums& sums, const ColumnPlace& at, Column& column, int padded) {
+constexpr int kSideBySide = 16;  // coefficients whose columns are filled together: a cache line of a token
+
+struct Range {
+  int first;
+  int last;
+};
+
+SAKURA_INLINE void gather_rows(const float* rows, Range tokens, int num_coefs, int count, Column* columns) {
+  for (int i = tokens.first; i < tokens.last; ++i) {
+    const float* row = rows + static_cast<int64_t>(i) * num_coefs;
+    for (int j = 0; j < count; ++j) columns[j].source[i] = row[j];
+  }
+}
+
+// One value after the other: what the vector kernels are tested against.
+struct PlainColumns {
+  static void gather(const float* rows, int width, int num_coefs, int count, Column* columns) {
+    gather_rows(rows, {0, width}, num_coefs, count, columns);
+  }
+  static double energy(const Column& column, int padded) { return energy_of(column, padded); }
+  static void quantize(Column& column, int padded, double step) { quantize_column(column, padded, step); }
+  static Left measure(const Column& column, int padded, int passes, int edge, const Scaling& by) {
+    return measure_layer(column, padded, passes, edge, by);
+  }
+};
+
+template <class Columns>
+SAKURA_INLINE void finish_column(const SakuraShard& shard, const SakuraSums& sums, const ColumnPlace& at, Column& column, int padded) {
   const int stride = 2 * shard.num_tiles, finest = 1 - sums.num_layers, first = first_exponent(at.class0);
-  const double energy = energy_of(column, padded);
+  const double energy = Columns::energy(column, padded);
   sums.square[at.tile_kv] += energy;
   if (first < finest) {
     for (int16_t& q : column.index) q = 0;
   } else {
-    quantize_column(column, padded, at.step * scale_at(finest));
+    Columns::quantize(column, padded, at.step * scale_at(finest));
   }
   for (int layer = 0; layer < sums.num_layers; ++layer) {
     double& square = sums.square[(1 + layer) * stride + at.tile_kv];
@@ -143,28 +171,31 @@ inline void finish_column(const SakuraShard& shard, const SakuraSums& sums, cons
       continue;
     }
     const Scaling by = scaling_at(shard, at.step, at.class0, -layer);
-    const Left left = measure_layer(column, padded, -layer - finest, edge, by);
+    const Left left = Columns::measure(column, padded, -layer - finest, edge, by);
     square += left.square;
     sums.clipped[layer] += left.clipped;
   }
 }
 
-constexpr int kSideBySide = 16;  // coefficients whose columns are filled together: a cache line of a token
-
-inline void gather(const float* rows, int width, int num_coefs, int count, Column* columns) {
-  for (int i = 0; i < width; ++i) {
-    const float* row = rows + static_cast<int64_t>(i) * num_coefs;
-    for (int j = 0; j < count; ++j) columns[j].source[i] = row[j];
+// Rows and columns are far apart: ask early for those of the next coefficients.
+SAKURA_INLINE void prefetch_next(const float* rows, const int16_t* columns, int width, const SakuraShard& shard) {
+  const char* row = reinterpret_cast<const char*>(rows + kSideBySide);
+  for (int i = 0; i < width; ++i) __builtin_prefetch(row + 4 * static_cast<int64_t>(i) * shard.num_coefs, 0, 2);
+  const char* column = reinterpret_cast<const char*>(columns + static_cast<int64_t>(kSideBySide) * shard.num_tokens);
+  for (int j = 0; j < kSideBySide; ++j) {
+    __builtin_prefetch(column + 2 * static_cast<int64_t>(j) * shard.num_tokens, 1, 2);
+    __builtin_prefetch(column + 2 * static_cast<int64_t>(j) * shard.num_tokens + 64, 1, 2);
   }
 }
 
 // float32 (2, N, C) to int16 indices (2, C, N) at exponent 1 - num_layers, 0 where a column never starts. Adds to `sums`.
-inline void quantize_shard(const SakuraShard& shard, const float* coef, const SakuraSums& sums, int16_t* index) {
+template <class Columns>
+SAKURA_INLINE void quantize_shard_with(const SakuraShard& shard, const float* coef, const SakuraSums& sums, int16_t* index) {
   static_assert(sizeof(Column) % 64 == 0);
   Column columns[kSideBySide];
   const int num_coefs = shard.num_coefs;
   for (int tile = 0, start = 0; tile < shard.num_tiles; start += shard.tile_width[tile++]) {
-    const int width = shard.tile_width[tile], padded = (width + kSums - 1) / kSums * kSums;
+    const int width = shard.tile_width[tile], padded = (width + kPadding - 1) / kPadding * kPadding;
     for (Column& column : columns) {
       for (int i = width; i < padded; ++i) column.source[i] = 0;
     }
@@ -173,15 +204,21 @@ inline void quantize_shard(const SakuraShard& shard, const float* coef, const Sa
       const float* rows = coef + (static_cast<int64_t>(kv) * shard.num_tokens + start) * num_coefs;
       for (int first = 0; first < num_coefs; first += kSideBySide) {
         const int count = at_most(num_coefs - first, kSideBySide);
-        gather(rows + first, width, num_coefs, count, columns);
+        int16_t* out = index + (static_cast<int64_t>(kv) * num_coefs + first) * shard.num_tokens + start;
+        prefetch_next(rows + first, out, width, shard);
+        Columns::gather(rows + first, width, num_coefs, count, columns);
         for (int j = 0; j < count; ++j) {
           const int64_t id = static_cast<int64_t>(tile_kv) * num_coefs + first + j;
-          finish_column(shard, sums, {tile_kv, shard.class0[id], shard.step[tile_kv]}, columns[j], padded);
-          copy_values(columns[j].index, width, index + (static_cast<int64_t>(kv) * num_coefs + first + j) * shard.num_tokens + start);
+          finish_column<Columns>(shard, sums, {tile_kv, shard.class0[id], shard.step[tile_kv]}, columns[j], padded);
+          copy_values(columns[j].index, width, out + static_cast<int64_t>(j) * shard.num_tokens);
         }
       }
     }
   }
+}
+
+inline void quantize_shard(const SakuraShard& shard, const float* coef, const SakuraSums& sums, int16_t* index) {
+  quantize_shard_with<PlainColumns>(shard, coef, sums, index);
 }
 
 }  // namespace

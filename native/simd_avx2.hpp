@@ -2,6 +2,7 @@
 #pragma once
 
 #include "simd_sse4.hpp"
+#include "vectors.hpp"
 
 namespace {
 
@@ -82,6 +83,15 @@ struct Avx2 {
     end = Sse4::put(_mm256_extracti128_si256(x, 1), mask >> 24, end);
     return Sse4::put(_mm256_castsi256_si128(x), mask & 255, end);
   }
+
+  // Dot products of pairs of 16-bit integers, for eight columns.
+  using Sum = V;
+  using Row = V;
+  static SAKURA_INLINE Row row(const int16_t* p) { return load(p); }
+  static SAKURA_INLINE void dot(Sum& sum, int32_t pair, Row row) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_set1_epi32(pair), row));
+  }
+  static SAKURA_INLINE F8 floats(Sum sum) { return reinterpret_cast<F8>(_mm256_cvtepi32_ps(sum)); }
 
   template <int kBlocks>
   static SAKURA_INLINE const uint8_t* refill(V* even, V* odd, const uint8_t* next) {

@@ -5,6 +5,7 @@
 
 #include "expand.hpp"
 #include "layer.hpp"
+#include "vectors.hpp"
 
 namespace {
 
@@ -73,6 +74,22 @@ struct Sse4 {
   }
   static SAKURA_INLINE uint8_t* emit(V x, V chosen, uint8_t* end) {
     return put(x, static_cast<uint32_t>(_mm_movemask_epi8(_mm_packs_epi16(chosen, _mm_setzero_si128()))), end);
+  }
+
+  // Dot products of pairs of 16-bit integers, for eight columns.
+  struct Row {
+    V low, high;
+  };
+  using Sum = Row;
+  static SAKURA_INLINE Row row(const int16_t* p) { return {load(p), load(p + 8)}; }
+  static SAKURA_INLINE void dot(Sum& sum, int32_t pair, const Row& row) {
+    const V both = _mm_set1_epi32(pair);
+    sum.low = _mm_add_epi32(sum.low, _mm_madd_epi16(both, row.low));
+    sum.high = _mm_add_epi32(sum.high, _mm_madd_epi16(both, row.high));
+  }
+  static SAKURA_INLINE F8 floats(const Sum& sum) {
+    const F4 low = reinterpret_cast<F4>(_mm_cvtepi32_ps(sum.low)), high = reinterpret_cast<F4>(_mm_cvtepi32_ps(sum.high));
+    return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
   }
 
   template <int kBlocks>

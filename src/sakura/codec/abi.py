@@ -92,6 +92,9 @@ SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
         (c_int32, c_void_p, POINTER(Layer), c_void_p, c_int32, c_void_p, c_int64),
     ),
     "sakura_dequantize": (c_int32, (c_int32, POINTER(Shard), c_void_p, c_void_p, c_int32)),
+    "sakura_basis_size": (c_int64, (c_int32, c_int32)),
+    "sakura_prepare_basis": (c_int32, (c_void_p, c_int32, c_int32, c_void_p)),
+    "sakura_reconstruct": (c_int32, (c_int32, POINTER(Shard), c_void_p, POINTER(Output))),
 }
 
 

@@ -2,17 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec import quantize, rans
+from sakura.codec.bf16 import to_bf16
 from sakura.codec.plan import LayerPlan, ShardPlan
 from sakura.codec.quantize import Quantized
 from sakura.codec.tables import ClassTables
+from sakura.codec.transform import rotate_back
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """Where a decoder stands: int16 flat indices in the layout of the plan, and int8 (C,) exponent
+    of each column or UNSTARTED."""
+
+    index: Array
+    exponent: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Target:
+    """Where K and V go.
+
+    Args:
+        basis: float32 (2, H, D, D), channel bases of the block.
+        values: (2, N, H, D), contiguous; float32, or uint16 for the bits of bfloat16.
+        is_wanted: bool (T, 2, H), parts to write; None for all.
+    """
+
+    basis: Array
+    values: Array
+    is_wanted: Array | None = None
 
 
 class Kernel(Protocol):
@@ -43,9 +70,15 @@ class Kernel(Protocol):
         ...
 
     def dequantize(
-        self, tables: ClassTables, plan: ShardPlan, index: Array, exponent: Array
-    ) -> Array:
-        """Float32 (2, num_coefs, N) of indices, given the exponent of each column."""
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, out: Array
+    ) -> None:
+        """Write coefficients (2, num_coefs, N): float32, or uint16 for the bits of bfloat16."""
+        ...
+
+    def reconstruct(
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, target: Target
+    ) -> None:
+        """Write K and V: coefficients times the transposed bases."""
         ...
 
 
@@ -65,9 +98,31 @@ class NumpyKernel:
         return rans.encode_layer(tables, plan, *quantize.layer_symbols(tables, plan, index, finest))
 
     def dequantize(
-        self, tables: ClassTables, plan: ShardPlan, index: Array, exponent: Array
-    ) -> Array:
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, out: Array
+    ) -> None:
         """See `Kernel.dequantize`."""
-        if (exponent == quantize.UNSTARTED).all():
+        out[:] = _as_dtype(self._coefficients(tables, plan, standing), out.dtype)
+
+    def reconstruct(
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, target: Target
+    ) -> None:
+        """See `Kernel.reconstruct`."""
+        coef = self._coefficients(tables, plan, standing).transpose(0, 2, 1)
+        values = _as_dtype(rotate_back(target.basis, coef), target.values.dtype)
+        if target.is_wanted is None:
+            target.values[:] = values
+            return
+        is_wanted = np.repeat(target.is_wanted, plan.tile_width, axis=0).transpose(1, 0, 2)
+        target.values[is_wanted] = values[is_wanted]
+
+    @staticmethod
+    def _coefficients(tables: ClassTables, plan: ShardPlan, standing: Standing) -> Array:
+        if (standing.exponent == quantize.UNSTARTED).all():
             return np.zeros(plan.shape, np.float32)
-        return quantize.dequantize(plan, index, *quantize.column_scales(tables, plan, exponent))
+        step, shrink = quantize.column_scales(tables, plan, standing.exponent)
+        return quantize.dequantize(plan, standing.index, step, shrink)
+
+
+def _as_dtype(values: Array, dtype: np.dtype[Any]) -> Array:
+    assert dtype in (np.float32, np.uint16)
+    return values if dtype == np.float32 else to_bf16(values)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from sakura.codec import abi
 from sakura.codec.classes import class_edges
-from sakura.codec.kernel import Kernel, NumpyKernel
+from sakura.codec.kernel import Kernel, NumpyKernel, Standing, Target
 from sakura.codec.plan import LayerPlan, ShardPlan
 from sakura.codec.quantize import Quantized
 from sakura.codec.tables import ClassTables
@@ -31,6 +31,31 @@ VARIABLE = "SAKURA_NATIVE"
 """Set to 0 to use the numpy reference even where the core is built, or to the name of an
 instruction set (`scalar`, `sse4`, `avx2`, `avx512`, `neon`) to use that instead of the best."""
 _SLACK = 8
+_MAX_BASES = 64
+
+
+class _Bases:
+    """Channel bases as the core reads them, of the few blocks used last."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._recent: dict[int, tuple[Array, Array]] = {}
+
+    def prepared(self, basis_2HDD: Array) -> Array:
+        """Same basis, ready for `sakura_reconstruct`."""
+        key = abi.address(basis_2HDD)
+        found = self._recent.pop(key, None)
+        if found is None or (
+            found[0] is not basis_2HDD and not np.shares_memory(found[0], basis_2HDD)
+        ):
+            _, num_heads, head_dim, _ = basis_2HDD.shape
+            room = abi.aligned(self._library.sakura_basis_size(num_heads, head_dim))
+            self._library.sakura_prepare_basis(key, num_heads, head_dim, abi.address(room))
+            found = (basis_2HDD, room)
+        self._recent[key] = found
+        while len(self._recent) > _MAX_BASES:
+            self._recent.pop(next(iter(self._recent)), None)
+        return found[1]
 
 
 class NativeKernel:
@@ -41,6 +66,7 @@ class NativeKernel:
         self._library, self._number = library, number
         self.isa: str = library.sakura_kernel_name(number).decode()
         self._tables: WeakKeyDictionary[ClassTables, Array] = WeakKeyDictionary()
+        self._bases = _Bases(library)
 
     @property
     def name(self) -> str:
@@ -109,19 +135,47 @@ class NativeKernel:
         return num_units, bool(stream.is_clean)
 
     def dequantize(
-        self, tables: ClassTables, plan: ShardPlan, index: Array, exponent: Array
-    ) -> Array:
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, out: Array
+    ) -> None:
         """See `Kernel.dequantize`."""
-        assert index.dtype == np.int16 and index.ndim == 1
-        out = np.empty(plan.shape, np.float32)
-        place = plan.in_map(exponent)
-        shard = _shard(plan, tables, place)
+        assert out.shape == plan.shape and out.dtype in (np.float32, np.uint16)
+        exponent = plan.in_map(standing.exponent)
         self._check(
             self._library.sakura_dequantize(
-                self._number, shard, abi.address(index), abi.address(out), 0
+                self._number,
+                _shard(plan, tables, exponent),
+                abi.address(standing.index),
+                abi.address(out),
+                out.dtype == np.uint16,
             )
         )
-        return out
+
+    def reconstruct(
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, target: Target
+    ) -> None:
+        """See `Kernel.reconstruct`."""
+        _, num_heads, head_dim, _ = target.basis.shape
+        if self._library.sakura_basis_size(num_heads, head_dim) < 0:
+            return NumpyKernel().reconstruct(tables, plan, standing, target)
+        assert target.values.shape == (2, plan.num_tokens, num_heads, head_dim)
+        exponent, basis = plan.in_map(standing.exponent), self._bases.prepared(target.basis)
+        is_wanted = target.is_wanted
+        output = abi.Output(
+            abi.address(basis),
+            None if is_wanted is None else abi.address(is_wanted),
+            abi.address(target.values),
+            num_heads,
+            head_dim,
+            target.values.dtype == np.uint16,
+        )
+        self._check(
+            self._library.sakura_reconstruct(
+                self._number,
+                _shard(plan, tables, exponent),
+                abi.address(standing.index),
+                output,
+            )
+        )
 
     def _prepared(self, tables: ClassTables) -> Array:
         """The tables as the core reads them."""

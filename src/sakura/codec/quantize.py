@@ -53,7 +53,7 @@ def quantize_columns(plan: ShardPlan, coef: Array, finest: int) -> Array:
     """
     step = plan.step * scale_at(np.array(finest))
     exact = np.rint(coef.ravel() / per_value(plan, step))
-    is_coded = per_value(plan, plan.first_exponent >= finest)
+    is_coded = per_value(plan, plan.first_exponent >= finest) & np.isfinite(exact)
     return np.where(is_coded, np.clip(exact, -_FARTHEST, _FARTHEST), 0).astype(np.int16)
 
 

@@ -52,13 +52,18 @@ def forward(profile: CodecProfile, block: int, state_2SNHD: Array) -> Array:
 def inverse_channels(profile: CodecProfile, block: int, coef: Array) -> Array:
     """One component in channel space: float32 (2, N, H*D) coefficients to (2, N, H, D)."""
     _check_block(profile, block)
-    _, _, num_heads, head_dim = profile.dims
+    return rotate_back(profile.channel_basis[block], coef)
+
+
+def rotate_back(basis_2HDD: Array, coef: Array) -> Array:
+    """Coefficients (2, N, H*D) times the transposed bases: float32 (2, N, H, D)."""
+    _, num_heads, head_dim, _ = basis_2HDD.shape
     num_tokens = coef.shape[1]
     heads = coef.reshape(2, num_tokens, num_heads, head_dim).transpose(0, 2, 1, 3)
     # Coefficients are sorted by energy: behind the last one that carries data, all are zero.
     is_live = coef.any(axis=1).reshape(-1, head_dim).any(axis=0)
     num_live = int(np.flatnonzero(is_live).max(initial=-1)) + 1
-    basis = profile.channel_basis[block][..., :num_live]
+    basis = basis_2HDD[..., :num_live]
     values = heads[..., :num_live] @ np.swapaxes(basis, -1, -2)  # (2, H, N, D)
     return np.ascontiguousarray(values.transpose(0, 2, 1, 3))
 
