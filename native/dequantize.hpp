@@ -2,6 +2,7 @@
 #pragma once
 
 #include "quantize.hpp"
+#include "vectors.hpp"
 
 namespace {
 
@@ -14,11 +15,20 @@ SAKURA_INLINE uint16_t to_bf16(float value) {
 SAKURA_INLINE void put_value(float value, float* out) { *out = value; }
 SAKURA_INLINE void put_value(float value, uint16_t* out) { *out = to_bf16(value); }
 
-// Selections by arithmetic, so that no branch depends on the data: size 0 is pulled by 0 and gives +0, and x * -step is the same
-// float as -(x * step).
+// Size 0 is pulled by 0 and gives +0; the sign comes last, so that x * -step is the same float as -(x * step).
+SAKURA_INLINE F8 values_of(const int16_t* index, const Scaling& by) {
+  const F8 q = floats_of(index), size = magnitude(q);
+  const F8 value = (size - pull_of(size, by.pull1, by.pull2)) * by.step;
+  return q < 0 ? -value : value;
+}
+
 template <class T>
 SAKURA_INLINE void dequantize_column(const int16_t* __restrict index, int width, const Scaling& by, T* __restrict out) {
-  for (int i = 0; i < width; ++i) {
+  int i = 0;
+#if defined(__AVX2__) || defined(__clang__)
+  for (; i + kFloats <= width; i += kFloats) store_row(values_of(index + i, by), kFloats, out + i);
+#endif
+  for (; i < width; ++i) {
     const int q = index[i], size = q < 0 ? -q : q;
     const float pull = size >= 2 ? by.pull2 : size == 1 ? by.pull1 : 0.0f;
     put_value((static_cast<float>(size) - pull) * (q < 0 ? -by.step : by.step), out + i);

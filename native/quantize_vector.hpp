@@ -48,9 +48,9 @@ struct VectorColumns {
     for (int i = 0; i < padded; i += kFloats) {
       const F8 x = load_vector<F8>(column.source + i) * reciprocal, nearest = rounded(x), size = magnitude(x);
       is_sure &= (0.5f - magnitude(x - nearest) > size * 0x1p-22f + 0x1p-60f) & (size < 32000.0f);
-      const I8 q = __builtin_convertvector(nearest, I8);
-      store_vector(column.index + i, __builtin_convertvector(q, H8));
-      store_vector(column.size + i, __builtin_convertvector(q < 0 ? -q : q, H8));
+      const I8 q = integers_of(nearest);
+      store_vector(column.index + i, narrow(q));
+      store_vector(column.size + i, narrow(q < 0 ? -q : q));
     }
     if (!all_set(is_sure)) quantize_column(column, padded, step);
   }
@@ -62,7 +62,7 @@ struct VectorColumns {
     alignas(64) int16_t kept[kMaxWidth];
     for (int i = 0; i < padded; i += I::kLanes / 2) {
       const V fine = coarsen<I>(I::load(column.size + i), passes);
-      beyond = I::sub16(beyond, I::gt16(fine, edges));
+      beyond = I::add16(beyond, I::gt16(fine, edges));  // -1 for each
       I::store(kept + i, I::min16(fine, edges));
     }
     F8 sum = spread(0), other = spread(0);
@@ -77,7 +77,7 @@ struct VectorColumns {
     if (I::any(beyond)) {
       alignas(64) int16_t counts[I::kLanes / 2];
       I::store(counts, beyond);
-      for (const int16_t count : counts) found.clipped += count;
+      for (const int16_t count : counts) found.clipped -= count;
     }
     return found;
   }

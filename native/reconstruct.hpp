@@ -25,22 +25,6 @@ SAKURA_INLINE F8 fused(F8 a, F8 b, F8 c) {
 #endif
 }
 
-SAKURA_INLINE H8 bf16_of(F8 x) {
-  const U8 bits = reinterpret_cast<U8>(x);
-  return __builtin_convertvector(reinterpret_cast<I8>((bits + 0x7fff + (bits >> 16 & 1)) >> 16), H8);
-}
-
-SAKURA_INLINE void store_row(F8 x, int count, float* out) {
-  if (count >= kFloats) return store_vector(out, x);
-  for (int j = 0; j < count; ++j) out[j] = x[j];
-}
-
-SAKURA_INLINE void store_row(F8 x, int count, uint16_t* out) {
-  const H8 rounded = bf16_of(x);
-  if (count >= kFloats) return store_vector(out, rounded);
-  for (int j = 0; j < count; ++j) out[j] = static_cast<uint16_t>(rounded[j]);
-}
-
 // One tile of one head.
 struct Part {
   const int16_t* index;     // first value of the first coefficient
@@ -97,11 +81,7 @@ SAKURA_INLINE void dequantize_live(const SakuraShard& shard, const Part& part, i
   const int16_t* index = sources.ragged(part.index + e * part.column_stride, part.width);
   Scaling by = scaling_at(shard, part.step, part.class0[e], part.exponent[e]);
   if (unit != 0) by.step = static_cast<float>(scale_at(part.exponent[e]) * unit);
-  for (int i = 0; i < kMaxWidth; i += kFloats) {
-    const F8 q = floats_of(index + i), size = magnitude(q);
-    const F8 value = (size - pull_of(size, by.pull1, by.pull2)) * by.step;
-    store_vector(to + i, q < 0 ? -value : value);
-  }
+  for (int i = 0; i < kMaxWidth; i += kFloats) store_vector(to + i, values_of(index + i, by));
 }
 
 template <class T>
@@ -111,28 +91,31 @@ struct Target {
   int head_dim;
 };
 
+template <class T>
+SAKURA_INLINE void store_pair(F8 low, F8 high, const Target<T>& to, int token, int d) {
+  T* out = to.out + token * to.row_stride + d;
+  store_row(low, to.head_dim - d, out);
+  if (to.head_dim - d > kFloats) store_row(high, to.head_dim - d - kFloats, out + kFloats);
+}
+
 template <int kRows, class T>
-SAKURA_INLINE void multiply_floats(const float* values, const Live& live, const float* rows, const BasisLayout& layout, int token,
+SAKURA_INLINE void multiply_floats(const float* values, const Live& live, const BasisView& basis, int token, int d,
                                    const Target<T>& to) {
-  for (int d = 0; d < to.head_dim; d += 2 * kFloats) {
-    F8 sum[kRows][2];
-    for (int m = 0; m < kRows; ++m) sum[m][0] = sum[m][1] = spread(0);
-    for (int k = 0; k < live.count; ++k) {
-      const float* row = rows + static_cast<int64_t>(live.column[k]) * layout.row + d;
-      const F8 low = load_vector<F8>(row), high = load_vector<F8>(row + kFloats);
-#pragma GCC unroll 6
-      for (int m = 0; m < kRows; ++m) {
-        const F8 x = spread(values[k * kMaxWidth + token + m]);
-        sum[m][0] = fused(x, low, sum[m][0]);
-        sum[m][1] = fused(x, high, sum[m][1]);
-      }
-    }
+  const float* slice = basis.rows + basis.layout.row_at(d, 0);
+  F8 sum[kRows][2];
+  for (int m = 0; m < kRows; ++m) sum[m][0] = sum[m][1] = spread(0);
+  const float* value = values + token;
+  for (int64_t k = 0; k < live.count; ++k, value += kMaxWidth) {
+    const float* row = slice + live.column[k] * kSlice;
+    const F8 low = load_vector<F8>(row), high = load_vector<F8>(row + kFloats);
+#pragma GCC unroll 4
     for (int m = 0; m < kRows; ++m) {
-      T* out = to.out + (token + m) * to.row_stride + d;
-      store_row(sum[m][0], to.head_dim - d, out);
-      if (to.head_dim - d > kFloats) store_row(sum[m][1], to.head_dim - d - kFloats, out + kFloats);
+      const F8 x = spread(value[m]);
+      sum[m][0] = fused(x, low, sum[m][0]);
+      sum[m][1] = fused(x, high, sum[m][1]);
     }
   }
+  for (int m = 0; m < kRows; ++m) store_pair(sum[m][0], sum[m][1], to, token + m, d);
 }
 
 template <class T>
@@ -142,20 +125,15 @@ void clear_part(int width, const Target<T>& to) {
   }
 }
 
-// Calls multiply(rows, token) for groups of 6, 4, 2 and 1 tokens.
+// Calls multiply(rows, token, d) for groups of 4 or 1 tokens and a slice of channels. Slices outside: theirs of
+// the basis stays in the first cache.
 template <class Multiply>
-SAKURA_INLINE void for_rows(int width, const Multiply& multiply) {
-  int token = 0;
-  for (; token + 6 <= width; token += 6) multiply(Rows<6>{}, token);
-  if (token + 4 <= width) {
-    multiply(Rows<4>{}, token);
-    token += 4;
+SAKURA_INLINE void for_blocks(int width, int head_dim, const Multiply& multiply) {
+  for (int d = 0; d < head_dim; d += kSlice) {
+    int token = 0;
+    for (; token + 4 <= width; token += 4) multiply(Rows<4>{}, token, d);
+    for (; token < width; ++token) multiply(Rows<1>{}, token, d);
   }
-  if (token + 2 <= width) {
-    multiply(Rows<2>{}, token);
-    token += 2;
-  }
-  if (token < width) multiply(Rows<1>{}, token);
 }
 
 template <class T>
@@ -163,8 +141,8 @@ void reconstruct_floats(const SakuraShard& shard, const Part& part, const Live& 
   alignas(64) float values[kMaxHeadDim * kMaxWidth];
   Sources sources;
   for (int k = 0; k < live.count; ++k) dequantize_live(shard, part, live.column[k], sources, 0, values + k * kMaxWidth);
-  for_rows(part.width, [&](auto rows, int token) SAKURA_LAMBDA {
-    multiply_floats<rows.kCount>(values, live, basis.rows, basis.layout, token, to);
+  for_blocks(part.width, to.head_dim, [&](auto rows, int token, int d) SAKURA_LAMBDA {
+    multiply_floats<rows.kCount>(values, live, basis, token, d, to);
   });
 }
 
@@ -201,31 +179,29 @@ inline void pair_columns(const SakuraShard& shard, const Part& part, const Live&
     }
     int16_t* to = pairs.values + 2 * kMaxWidth * (pairs.count - 1) + e % 2;
     dequantize_live(shard, part, e, sources, fit.unit, value);
-    for (int i = 0; i < kMaxWidth; ++i) to[2 * i] = static_cast<int16_t>(value[i] < 0 ? value[i] - 0.5f : value[i] + 0.5f);
+    for (int i = 0; i < kMaxWidth; ++i) to[2 * i] = static_cast<int16_t>(value[i] + (value[i] < 0 ? -0.5f : 0.5f));
   }
 }
 
 template <class I, int kRows>
-SAKURA_INLINE void multiply_pairs(const Pairs& pairs, const BasisView& basis, float scale, int token, const Target<uint16_t>& to) {
-  for (int d = 0; d < to.head_dim; d += 2 * kFloats) {
-    typename I::Sum sum[kRows][2] = {};
-    for (int k = 0; k < pairs.count; ++k) {
-      const int16_t* row = basis.pairs + 2 * (static_cast<int64_t>(pairs.pair[k]) * basis.layout.row + d);
-      const typename I::Row low = I::row(row), high = I::row(row + 2 * kFloats);
-#pragma GCC unroll 6
-      for (int m = 0; m < kRows; ++m) {
-        int32_t both;
-        __builtin_memcpy(&both, pairs.values + 2 * (k * kMaxWidth + token + m), 4);
-        I::dot(sum[m][0], both, low);
-        I::dot(sum[m][1], both, high);
-      }
-    }
+SAKURA_INLINE void multiply_pairs(const Pairs& pairs, const BasisView& basis, float scale, int token, int d,
+                                  const Target<uint16_t>& to) {
+  const int16_t* slice = basis.pairs + basis.layout.pair_at(d, 0);
+  typename I::Sum sum[kRows][2];
+  for (int m = 0; m < kRows; ++m) sum[m][0] = sum[m][1] = I::no_sum();
+  const int16_t* values = pairs.values + 2 * token;
+  for (int64_t k = 0; k < pairs.count; ++k, values += 2 * kMaxWidth) {
+    const int16_t* row = slice + pairs.pair[k] * 2 * kSlice;
+    const typename I::Row low = I::row(row), high = I::row(row + 2 * kFloats);
+#pragma GCC unroll 4
     for (int m = 0; m < kRows; ++m) {
-      uint16_t* out = to.out + (token + m) * to.row_stride + d;
-      store_row(I::floats(sum[m][0]) * scale, to.head_dim - d, out);
-      if (to.head_dim - d > kFloats) store_row(I::floats(sum[m][1]) * scale, to.head_dim - d - kFloats, out + kFloats);
+      int32_t both;
+      __builtin_memcpy(&both, values + 2 * m, 4);
+      I::dot(sum[m][0], both, low);
+      I::dot(sum[m][1], both, high);
     }
   }
+  for (int m = 0; m < kRows; ++m) store_pair(I::floats(sum[m][0]) * scale, I::floats(sum[m][1]) * scale, to, token + m, d);
 }
 
 template <class I>
@@ -234,8 +210,8 @@ void reconstruct_integers(const SakuraShard& shard, const Part& part, const Live
   Pairs pairs;
   const Fit fit = fit_integers(part, live);
   pair_columns(shard, part, live, fit, pairs);
-  for_rows(part.width, [&](auto rows, int token) SAKURA_LAMBDA {
-    multiply_pairs<I, rows.kCount>(pairs, basis, fit.scale, token, to);
+  for_blocks(part.width, to.head_dim, [&](auto rows, int token, int d) SAKURA_LAMBDA {
+    multiply_pairs<I, rows.kCount>(pairs, basis, fit.scale, token, d, to);
   });
 }
 

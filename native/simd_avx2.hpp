@@ -87,6 +87,7 @@ struct Avx2 {
   // Dot products of pairs of 16-bit integers, for eight columns.
   using Sum = V;
   using Row = V;
+  static SAKURA_INLINE Sum no_sum() { return _mm256_setzero_si256(); }
   static SAKURA_INLINE Row row(const int16_t* p) { return load(p); }
   static SAKURA_INLINE void dot(Sum& sum, int32_t pair, Row row) {
     sum = _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_set1_epi32(pair), row));

@@ -81,6 +81,7 @@ struct Sse4 {
     V low, high;
   };
   using Sum = Row;
+  static SAKURA_INLINE Sum no_sum() { return {_mm_setzero_si128(), _mm_setzero_si128()}; }
   static SAKURA_INLINE Row row(const int16_t* p) { return {load(p), load(p + 8)}; }
   static SAKURA_INLINE void dot(Sum& sum, int32_t pair, const Row& row) {
     const V both = _mm_set1_epi32(pair);

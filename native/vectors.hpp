@@ -3,7 +3,7 @@
 
 #include "layer.hpp"
 
-#if defined(__FMA__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -49,7 +49,24 @@ SAKURA_INLINE double total(F8 x) {
   return (both[0] + both[1]) + (both[2] + both[3]);
 }
 
+// Conversions that compilers do value by value unless told how.
+#if defined(__AVX2__)
+SAKURA_INLINE F8 floats_of(const int16_t* p) {
+  const __m128i q = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  return reinterpret_cast<F8>(_mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(q)));
+}
+SAKURA_INLINE I8 integers_of(F8 x) { return reinterpret_cast<I8>(_mm256_cvttps_epi32(reinterpret_cast<__m256>(x))); }
+// Values that fit in 16 bits, with or without a sign.
+SAKURA_INLINE H8 narrow(I8 x) {
+  const __m256i v = reinterpret_cast<__m256i>(x), places = _mm256_set1_epi64x(0x0d0c090805040100);
+  const __m256i halves = _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, places), 0x08);
+  return reinterpret_cast<H8>(_mm256_castsi256_si128(halves));
+}
+#else
 SAKURA_INLINE F8 floats_of(const int16_t* p) { return __builtin_convertvector(load_vector<H8>(p), F8); }
+SAKURA_INLINE I8 integers_of(F8 x) { return __builtin_convertvector(x, I8); }
+SAKURA_INLINE H8 narrow(I8 x) { return __builtin_convertvector(x, H8); }
+#endif
 
 SAKURA_INLINE F8 low_pairs(F8 a, F8 b) { return __builtin_shufflevector(a, b, 0, 8, 1, 9, 4, 12, 5, 13); }
 SAKURA_INLINE F8 high_pairs(F8 a, F8 b) { return __builtin_shufflevector(a, b, 2, 10, 3, 11, 6, 14, 7, 15); }
@@ -81,6 +98,22 @@ SAKURA_INLINE void transpose(F8 (&m)[kFloats]) {
 SAKURA_INLINE F8 pull_of(F8 size, float pull1, float pull2) {
   const F8 small = reinterpret_cast<F8>((size > 0.5f) & reinterpret_cast<I8>(spread(pull1)));
   return choose(size > 1.5f, spread(pull2), small);
+}
+
+SAKURA_INLINE H8 bf16_of(F8 x) {
+  const U8 bits = reinterpret_cast<U8>(x);
+  return narrow(reinterpret_cast<I8>((bits + 0x7fff + (bits >> 16 & 1)) >> 16));
+}
+
+SAKURA_INLINE void store_row(F8 x, int count, float* out) {
+  if (count >= kFloats) return store_vector(out, x);
+  for (int j = 0; j < count; ++j) out[j] = x[j];
+}
+
+SAKURA_INLINE void store_row(F8 x, int count, uint16_t* out) {
+  const H8 rounded = bf16_of(x);
+  if (count >= kFloats) return store_vector(out, rounded);
+  for (int j = 0; j < count; ++j) out[j] = static_cast<uint16_t>(rounded[j]);
 }
 
 }  // namespace
