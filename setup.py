@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from pathlib import Path
 
@@ -10,7 +11,41 @@ from setuptools.command.build_ext import build_ext
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 NATIVE = Path("native")
-FLAGS = ["-std=c++20", "-O3", "-fno-exceptions", "-fno-rtti", "-fvisibility=hidden"]
+FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-ffreestanding",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+]
+X86 = {
+    "kernel_sse4.cpp": ["-msse4.1", "-mpopcnt"],
+    "kernel_avx2.cpp": ["-mavx2", "-mfma", "-mbmi2", "-mpopcnt"],
+    "kernel_avx512.cpp": [
+        "-mavx2",
+        "-mfma",
+        "-mbmi2",
+        "-mpopcnt",
+        "-mavx512f",
+        "-mavx512dq",
+        "-mavx512bw",
+        "-mavx512vl",
+        "-mavx512vbmi",
+        "-mavx512vbmi2",
+        "-mavx512vnni",
+    ],
+}
+KERNELS = {
+    "x86_64": X86,
+    "amd64": X86,
+    "aarch64": {"kernel_neon.cpp": []},
+    "arm64": {"kernel_neon.cpp": []},
+}
+"""Kernels of each machine, an object each, with the flags of its instruction set."""
 MISSING_COMPILER = """
 sakura: the native codec core was not built ({reason}).
         The numpy codec does the same, byte for byte, and is much slower.
@@ -30,9 +65,23 @@ class BuildCore(build_ext):
 
     def build_extension(self, ext: Extension) -> None:
         try:
+            ext.extra_objects = self.compile_kernels(ext)
             super().build_extension(ext)
         except (CCompilerError, ExecError, PlatformError) as error:
             print(MISSING_COMPILER.format(reason=error), file=sys.stderr)
+
+    def compile_kernels(self, ext: Extension) -> list[str]:
+        """Objects of the kernels of this machine."""
+        objects = []
+        for source, flags in KERNELS.get(platform.machine().lower(), {}).items():
+            objects += self.compiler.compile(
+                [str(NATIVE / source)],
+                output_dir=self.build_temp,
+                include_dirs=ext.include_dirs,
+                extra_postargs=[*FLAGS, *flags],
+                depends=ext.depends,
+            )
+        return objects
 
 
 def native_core() -> list[Extension]:

@@ -1,212 +1,155 @@
-// Codec core of SAKURA: entropy coder and dequantiser (docs/codec.md), bit-identical to src/sakura/codec/rans.py and quantize.py.
+// Codec core of SAKURA: entropy coder, quantiser and reconstruction (docs/codec.md), bit-identical to src/sakura/codec/rans.py and
+// quantize.py. This file holds the C interface, the scalar kernel and the choice of kernels.
 //
-// Plain C ABI over caller-owned buffers; freestanding C++20: no libc, no heap, no exceptions, so the same file can become a
-// Python-loadable .so, a WebAssembly module or an Android library. Whatever the bytes say, nothing outside the buffers is touched:
-// a slot is eight bits into a table of 256 entries, every unit is checked against the index array, every read against the stream.
+// Freestanding C++20: no libc, no heap, no exceptions, so the same files become a Python-loadable .so, a WebAssembly module or an
+// Android library. Whatever the bytes say, nothing outside the buffers is touched: a slot is eight bits into a table of 256
+// entries, every unit is checked against the index array, every read against the stream.
 
-#include <stddef.h>
-#include <stdint.h>
+#include "encode_scalar.hpp"
+#include "kernel.hpp"
+#include "dequantize.hpp"
+#include "quantize.hpp"
+#include "reconstruct.hpp"
 
-#if defined(_WIN32)
-#define SAKURA_EXPORT extern "C" __declspec(dllexport)
-#else
-#define SAKURA_EXPORT extern "C" __attribute__((visibility("default")))
+#if defined(__x86_64__)
+#include <cpuid.h>
 #endif
+
+const SakuraKernel kSakuraScalar{"scalar", decode_layer_scalar, encode_layer_scalar, quantize_shard, dequantize_shard, reconstruct_shard<FloatMath>};
 
 namespace {
 
-constexpr int32_t kAbiVersion = 1;
-constexpr int kMaxLanes = 64;
-constexpr int kMaxWidth = 64;
-constexpr uint32_t kStateLow = 256;  // states live in [256, 65536)
-constexpr int kStartTables = 3;      // tables 0..2 code start symbols; then four contexts for each refined class
-constexpr int kContexts = 4;
-constexpr int kTables = 39;
-constexpr int kMaxIndex = 7;
+constexpr int32_t kAbiVersion = 3;
 
-// Where and how each unit is coded; parallel arrays in coding order, as LayerPlan has them.
-struct Units {
-  const int32_t* offset;
-  const uint8_t* width;
-  const uint8_t* table;
-  const int16_t* edge;
+struct Choice {
+  const SakuraKernel* kernel;
+  bool (*is_usable)();
 };
 
-struct Reader {
-  const uint8_t* next;
-  const uint8_t* end;
+bool always() { return true; }
+
+#if defined(__x86_64__)
+
+struct CpuFeatures {
+  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, saved = 0;
+
+  CpuFeatures() {
+    uint32_t eax, ebx, ecx, edx;
+    if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) leaf1_ecx = ecx;
+    if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
+      leaf7_ebx = ebx;
+      leaf7_ecx = ecx;
+    }
+    if (leaf1_ecx >> 27 & 1) __asm__("xgetbv" : "=a"(saved), "=d"(edx) : "c"(0));  // registers the system saves
+  }
+  bool has_sse4() const { return (leaf1_ecx >> 19 & 1) && (leaf1_ecx >> 9 & 1) && (leaf1_ecx >> 23 & 1); }
+  bool has_avx2() const {
+    const bool is_saved = (saved & 6) == 6, has_fma = leaf1_ecx >> 12 & 1;
+    return has_sse4() && is_saved && has_fma && (leaf7_ebx >> 5 & 1) && (leaf7_ebx >> 8 & 1);
+  }
+  // F, DQ, BW, VL, VBMI, VBMI2 and VNNI: Ice Lake, Zen 4 and later.
+  bool has_avx512() const {
+    const uint32_t ebx = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, ecx = 1u << 1 | 1u << 6 | 1u << 11;
+    return has_avx2() && (saved & 0xe6) == 0xe6 && (leaf7_ebx & ebx) == ebx && (leaf7_ecx & ecx) == ecx;
+  }
 };
 
-// A unit that cannot be decoded safely is the caller's fault, not the stream's.
-bool is_valid_unit(const Units& units, int32_t u, int32_t num_values) {
-  const int width = units.width[u], table = units.table[u];
-  const bool fits = units.offset[u] >= 0 && width >= 1 && width <= kMaxWidth && units.offset[u] <= num_values - width;
-  const bool is_start = table < kStartTables;
-  return fits && (is_start || (table < kTables && (table - kStartTables) % kContexts == 0));
-}
+const Choice kChoices[] = {
+    {&kSakuraScalar, always},
+    {&kSakuraSse4, [] { return CpuFeatures().has_sse4(); }},
+    {&kSakuraAvx2, [] { return CpuFeatures().has_avx2(); }},
+    {&kSakuraAvx512, [] { return CpuFeatures().has_avx512(); }},
+};
 
-// One step of one lane: the entry of its slot, and the state that follows. Reads at most one byte.
-template <bool kChecked>
-inline bool step_lane(uint32_t entry, uint32_t& state, Reader& in) {
-  uint32_t x = (entry >> 8 & 255) * (state >> 8) + (entry >> 16);
-  if constexpr (kChecked) {
-    if (x < kStateLow) {
-      if (in.next == in.end) return false;
-      x = x << 8 | *in.next++;
-    }
-  } else {
-    // Without a branch: low states are unpredictable. The caller left a readable byte for every lane.
-    const uint32_t is_low = x < kStateLow;
-    x = x << 8 * is_low | (*in.next & (0u - is_low));
-    in.next += is_low;
-  }
-  state = x;
-  return true;
-}
+#elif defined(__aarch64__)
+const Choice kChoices[] = {{&kSakuraScalar, always}, {&kSakuraNeon, always}};
+#elif defined(__wasm_simd128__)
+const Choice kChoices[] = {{&kSakuraScalar, always}, {&kSakuraWasm, always}};
+#else
+const Choice kChoices[] = {{&kSakuraScalar, always}};
+#endif
 
-// Symbols of one unit; the table of value i is slots + row[i]. Lanes read in the order even, then odd.
-template <bool kChecked>
-bool decode_unit(const uint32_t* slots, const uint16_t* row, int width, int num_lanes, uint32_t* state, Reader& in, uint8_t* symbols) {
-  for (int start = 0; start < width; start += num_lanes) {
-    const int active = width - start < num_lanes ? width - start : num_lanes;
-    for (int parity = 0; parity < 2; ++parity) {
-      for (int lane = parity; lane < active; lane += 2) {
-        const uint32_t entry = slots[row[start + lane] + (state[lane] & 255)];
-        symbols[start + lane] = static_cast<uint8_t>(entry);
-        if (!step_lane<kChecked>(entry, state[lane], in)) return false;
-      }
-    }
-  }
-  return true;
-}
+constexpr int32_t kNumKernels = sizeof kChoices / sizeof kChoices[0];
 
-// Row of each value's table after the unit's first: its context is min(|index|, 2), plus one in the open edge bin (edge >= 2).
-void find_rows(const int16_t* __restrict index, int width, int16_t edge, uint16_t* __restrict row) {
-  for (int i = 0; i < width; ++i) {
-    const int16_t size = index[i] < 0 ? static_cast<int16_t>(-index[i]) : index[i];
-    const int16_t near = size < 2 ? size : int16_t{2};
-    row[i] = static_cast<uint16_t>(256 * (near + (size == edge)));
-  }
-}
-
-void apply_start(const uint8_t* symbols, int width, int16_t* index) {
-  for (int i = 0; i < width; ++i) index[i] = static_cast<int16_t>(symbols[i] - kMaxIndex);
-}
-
-void apply_refinement(const uint8_t* symbols, int width, int16_t* index) {
-  for (int i = 0; i < width; ++i) {
-    const int away = symbols[i] - 1;
-    index[i] = static_cast<int16_t>(3 * index[i] + (index[i] < 0 ? -away : away));
-  }
-}
-
-// Selections by arithmetic, so that no branch depends on the data: size 0 is pulled by 0 and gives +0, and x * -step is the same
-// float as -(x * step).
-void dequantize_column(const int16_t* __restrict q, int width, float step, const float* shrink, float* __restrict out) {
-  const float pull[3] = {0.0f, shrink[0], shrink[1]};
-  const float scale[2] = {step, -step};
-  for (int i = 0; i < width; ++i) {
-    const int32_t index = q[i];
-    const int32_t is_negative = index < 0;
-    const int32_t size = is_negative ? -index : index;
-    out[i] = (static_cast<float>(size) - pull[size < 2 ? size : 2]) * scale[is_negative];
-  }
+const SakuraKernel* find_kernel(int32_t number) {
+  return number >= 0 && number < kNumKernels ? kChoices[number].kernel : nullptr;
 }
 
 }  // namespace
 
 SAKURA_EXPORT int32_t sakura_abi_version() { return kAbiVersion; }
 
+// Kernels are numbered from the slowest to the fastest; 0 is always usable.
+SAKURA_EXPORT int32_t sakura_num_kernels() { return kNumKernels; }
+
+SAKURA_EXPORT const char* sakura_kernel_name(int32_t number) {
+  const SakuraKernel* kernel = find_kernel(number);
+  return kernel ? kernel->name : nullptr;
+}
+
+SAKURA_EXPORT int32_t sakura_kernel_is_usable(int32_t number) { return find_kernel(number) && kChoices[number].is_usable(); }
+
+SAKURA_EXPORT int64_t sakura_tables_size() { return sizeof(SakuraTables); }
+
+// Prepares frequencies (39, 16) for the kernels. `tables` has sakura_tables_size() bytes and begins at a multiple of 64. Returns 0,
+// or -1 when a table does not sum to 256 or has a gap.
+SAKURA_EXPORT int32_t sakura_build_tables(const uint16_t* frequencies, SakuraTables* tables) {
+  return build_tables(reinterpret_cast<const uint16_t(*)[kSymbols]>(frequencies), *tables) ? 0 : -1;
+}
+
 // Decodes whole units into `index` until the stream ends. Returns their number, or -1 for arguments that break the contract.
-// `*is_clean` becomes 1 when all units were decoded, all bytes used and all states are back at 256.
-SAKURA_EXPORT int32_t sakura_decode_layer(const uint8_t* data, int64_t num_bytes, const uint32_t* tables, const int32_t* offset,
-                                          const uint8_t* width, const uint8_t* table, const int16_t* edge, int32_t num_units,
-                                          int32_t num_lanes, int16_t* index, int32_t num_values, int32_t* is_clean) {
-  *is_clean = 0;
-  if (num_bytes < 0 || num_units < 0 || num_lanes < 0 || num_lanes > kMaxLanes || (num_units > 0 && num_lanes < 1)) return -1;
-  if (num_bytes < 2 * num_lanes) return 0;
-  uint32_t state[kMaxLanes];
-  for (int lane = 0; lane < num_lanes; ++lane) {
-    state[lane] = data[2 * lane] | static_cast<uint32_t>(data[2 * lane + 1]) << 8;
-    if (state[lane] < kStateLow) return 0;
-  }
-  const Units units{offset, width, table, edge};
-  Reader in{data + 2 * num_lanes, data + num_bytes};
-  uint16_t row[kMaxWidth];
-  uint8_t symbols[kMaxWidth];
-  for (int32_t u = 0; u < num_units; ++u) {
-    if (!is_valid_unit(units, u, num_values)) return -1;
-    int16_t* values = index + offset[u];
-    const bool is_start = table[u] < kStartTables;
-    const uint32_t* slots = tables + 256 * table[u];
-    if (is_start) {
-      for (int i = 0; i < width[u]; ++i) row[i] = 0;
-    } else {
-      find_rows(values, width[u], edge[u], row);
-    }
-    // A lane reads at most a byte a symbol, so this much left means no read of the unit needs a check. One more byte is kept,
-    // because the branch-free reader also looks at the byte it does not take.
-    const bool is_roomy = in.end - in.next > width[u];
-    const bool is_whole = is_roomy ? decode_unit<false>(slots, row, width[u], num_lanes, state, in, symbols)
-                                   : decode_unit<true>(slots, row, width[u], num_lanes, state, in, symbols);
-    if (!is_whole) return u;
-    is_start ? apply_start(symbols, width[u], values) : apply_refinement(symbols, width[u], values);
-  }
-  bool is_at_rest = in.next == in.end;
-  for (int lane = 0; lane < num_lanes; ++lane) is_at_rest = is_at_rest && state[lane] == kStateLow;
-  *is_clean = is_at_rest;
-  return num_units;
+// `is_clean` becomes 1 when all units were decoded, all bytes used and all states are back at 256.
+SAKURA_EXPORT int32_t sakura_decode_layer(int32_t kernel, const SakuraTables* tables, const SakuraLayer* layer, SakuraStream* stream,
+                                          int16_t* index) {
+  stream->is_clean = 0;
+  if (!find_kernel(kernel) || stream->size < 0 || !is_valid_layer(*layer)) return -1;
+  return find_kernel(kernel)->decode_layer(*tables, *layer, {stream->data, stream->size}, index, &stream->is_clean);
 }
 
-// Encodes symbols (unit after unit, each with its own table) backwards from the end of `out`. Returns the number of bytes, which
-// then stand at the end of `out`, or -1 when `capacity` is below symbols + 2 * lanes or a symbol has no frequency.
-SAKURA_EXPORT int64_t sakura_encode_layer(const uint8_t* symbols, const uint8_t* symbol_table, int64_t num_symbols,
-                                          const uint8_t* width, int32_t num_units, int32_t num_lanes, const uint16_t* frequency,
-                                          const uint16_t* cumulative, uint8_t* out, int64_t capacity) {
-  if (num_lanes < 1 || num_lanes > kMaxLanes || num_symbols < 0 || capacity < num_symbols + 2 * num_lanes) return -1;
-  uint32_t state[kMaxLanes];
-  for (int lane = 0; lane < num_lanes; ++lane) state[lane] = kStateLow;
-  uint8_t* place = out + capacity;
-  int64_t stop = num_symbols;
-  for (int32_t u = num_units - 1; u >= 0; --u) {
-    const int64_t begin = stop - width[u];
-    if (width[u] < 1 || begin < 0) return -1;
-    for (int64_t start = begin + (width[u] - 1) / num_lanes * num_lanes; start >= begin; start -= num_lanes) {
-      const int active = static_cast<int>(stop - start < num_lanes ? stop - start : num_lanes);
-      for (int parity = 1; parity >= 0; --parity) {
-        for (int lane = (active - 1 - parity) / 2 * 2 + parity; lane >= 0; lane -= 2) {
-          if (lane >= active) continue;
-          const int64_t i = start + lane;
-          if (symbol_table[i] >= kTables || symbols[i] >= 16) return -1;
-          const int entry = 16 * symbol_table[i] + symbols[i];
-          const uint32_t f = frequency[entry];
-          if (f < 1 || f > 255) return -1;
-          uint32_t x = state[lane];
-          if (x >= f << 8) {
-            *--place = static_cast<uint8_t>(x);
-            x >>= 8;
-          }
-          state[lane] = (x / f << 8) + cumulative[entry] + x % f;
-        }
-      }
-    }
-    stop = begin;
-  }
-  if (stop != 0) return -1;
-  for (int lane = num_lanes - 1; lane >= 0; --lane) {
-    *--place = static_cast<uint8_t>(state[lane] >> 8);
-    *--place = static_cast<uint8_t>(state[lane]);
-  }
-  return out + capacity - place;
+// Quantises float32 (2, N, C) at exponent 1 - num_layers to int16 (2, C, N), and sums up what each layer leaves. Returns 0 or -1.
+SAKURA_EXPORT int32_t sakura_quantize(int32_t kernel, const SakuraShard* shard, const float* coef, const SakuraSums* sums,
+                                      int16_t* index) {
+  if (!find_kernel(kernel) || !is_valid_shard(*shard) || sums->num_layers < 1 || sums->num_layers > kMaxLayers) return -1;
+  find_kernel(kernel)->quantize(*shard, coef, *sums, index);
+  return 0;
 }
 
-// Writes float32 coefficients of every column: sign(q) (|q| - shrink) step, 0 for q = 0. The difference is exact in float32, so one
-// rounding happens and every platform agrees. Returns 0, or -1 when a column does not fit in `num_values`.
-SAKURA_EXPORT int32_t sakura_dequantize(const int16_t* index, int32_t num_values, const int32_t* offset, const uint8_t* width,
-                                        const float* step, const float* shrink, int32_t num_columns, float* out) {
-  for (int32_t c = 0; c < num_columns; ++c) {
-    if (offset[c] < 0 || offset[c] > num_values - width[c]) return -1;
-    dequantize_column(index + offset[c], width[c], step[c], shrink + 2 * c, out + offset[c]);
-  }
+// Encodes a layer from indices at exponent `finest`, backwards from the end of `out`. Returns the number of bytes, which then stand
+// at the end of `out`, or -1 when `capacity` is below symbols + 2 * lanes + 8 or the plan breaks the contract.
+SAKURA_EXPORT int64_t sakura_encode_layer(int32_t kernel, const SakuraTables* tables, const SakuraLayer* layer, const int16_t* index,
+                                          int32_t finest, uint8_t* out, int64_t capacity) {
+  if (!find_kernel(kernel) || !is_valid_layer(*layer) || layer->num_lanes < 1) return -1;
+  if (capacity < count_values(*layer) + 2 * layer->num_lanes + kSlack) return -1;
+  SakuraSink sink{out + capacity};
+  return find_kernel(kernel)->encode_layer(*tables, *layer, {index, finest}, sink) ? out + capacity - sink.place : -1;
+}
+
+// Writes the coefficients (2, C, N) of every column: sign(q) (|q| - shrink) step, 0 for q = 0; the difference is exact in float32, so
+// one rounding happens and every platform agrees. With `is_bf16` they are rounded once more, to the nearest bfloat16. Returns 0 or -1.
+SAKURA_EXPORT int32_t sakura_dequantize(int32_t kernel, const SakuraShard* shard, const int16_t* index, void* out, int32_t is_bf16) {
+  if (!find_kernel(kernel) || !is_valid_shard(*shard)) return -1;
+  find_kernel(kernel)->dequantize(*shard, index, out, is_bf16 != 0);
+  return 0;
+}
+
+// Bytes of a prepared basis with two halves of `width` channels a group, or -1 when there are more coefficients than the core takes.
+SAKURA_EXPORT int64_t sakura_basis_size(int32_t num_groups, int32_t width, int32_t rank) {
+  const bool is_fit = num_groups >= 1 && width >= 1 && rank >= 1 && rank <= kMaxRank && rank <= 2 * int64_t{width};
+  return is_fit ? 2 * num_groups * BasisLayout(width, rank).num_bytes() : -1;
+}
+
+// Prepares the channel bases (num_groups, 2, width, rank) of a block. `out` has sakura_basis_size() bytes and begins at a multiple of 64.
+SAKURA_EXPORT int32_t sakura_prepare_basis(const float* basis, int32_t num_groups, int32_t width, int32_t rank, uint8_t* out) {
+  if (sakura_basis_size(num_groups, width, rank) < 0) return -1;
+  const BasisLayout layout(width, rank);
+  for (int64_t i = 0; i < 2 * num_groups; ++i) prepare_half(basis + i * width * rank, layout, out + i * layout.num_bytes());
+  return 0;
+}
+
+// Writes K and V (2, N, H * D) of indices (2, H * D, N). Returns 0 or -1.
+SAKURA_EXPORT int32_t sakura_reconstruct(int32_t kernel, const SakuraShard* shard, const int16_t* index, const SakuraOutput* output) {
+  if (!find_kernel(kernel) || !is_valid_shard(*shard) || output->num_groups < 1 || shard->num_coefs % output->num_groups) return -1;
+  if (sakura_basis_size(output->num_groups, shard->num_coefs / output->num_groups, output->rank) < 0) return -1;
+  find_kernel(kernel)->reconstruct(*shard, index, *output);
   return 0;
 }

@@ -17,18 +17,22 @@ from sakura.codec import (
     TilePlan,
     identity_profile,
 )
-from sakura.codec.native import Kernel, NumpyKernel, native_kernel
+from sakura.codec.kernel import Kernel, NumpyKernel
+from sakura.codec.native import native_kernels
 
 Array = NDArray[Any]
 
 
 def kernels() -> list[Any]:
-    """Pytest parameters: the reference, and the native core (skipped where it is not built)."""
-    missing = pytest.mark.skipif(native_kernel() is None, reason="the native core is not built")
-    return [
-        pytest.param(NumpyKernel(), id="numpy"),
-        pytest.param(native_kernel(), id="native", marks=missing),
-    ]
+    """Pytest parameters: the reference, and every native kernel (skipped where it is not built)."""
+    return [pytest.param(NumpyKernel(), id="numpy"), *compiled_kernels()]
+
+
+def compiled_kernels() -> list[Any]:
+    """Pytest parameters: every native kernel that this machine can run."""
+    missing = pytest.mark.skip(reason="the native core is not built")
+    found = [pytest.param(kernel, id=kernel.name) for kernel in native_kernels()]
+    return found or [pytest.param(None, id="native", marks=missing)]
 
 
 def spectrum_profile(num_heads: int, head_dim: int, largest: float = 4.0) -> CodecProfile:
@@ -105,6 +109,7 @@ def decode_all(codec: Any, spec: ShardSpec, layers: tuple[bytes, ...]) -> list[A
 __all__ = [
     "Case",
     "Kernel",
+    "compiled_kernels",
     "decode_all",
     "draw",
     "kernels",

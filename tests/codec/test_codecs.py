@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from sakura.codec import CODECS, Codec, RawCodec, SakuraCodec, create_codec
-from sakura.codec.native import NumpyKernel, native_kernel
-from sakura.codec.raw import from_bf16, to_bf16
+from sakura.codec.bf16 import from_bf16, to_bf16
+from sakura.codec.kernel import NumpyKernel
+from sakura.codec.native import native_kernel
 from sakura.errors import CodecError
 from tests.codec.contract import PROFILE, SPEC, CodecContract
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from sakura.codec import SakuraCodec
-from sakura.codec.native import Kernel, NumpyKernel, native_kernel
+from sakura.codec.kernel import Kernel, NumpyKernel
+from sakura.codec.native import NativeKernel
 from sakura.codec.pipeline import KltShardDecoder
-from sakura.codec.quantize import layer_symbols, quantize_columns
 from sakura.errors import CodecError
-from tests.codec.cases import Array, decode_all, kernels, tiny_case
+from tests.codec.cases import Array, compiled_kernels, decode_all, kernels, tiny_case
 
 CASE = tiny_case()
 PLAN = SakuraCodec(CASE.profile, NumpyKernel()).plan(CASE.spec)
@@ -62,18 +62,17 @@ def test_every_truncation_gives_whole_columns(kernel: Kernel, layer: int) -> Non
     assert len(set(counts)) > plan.num_units / 3
 
 
-@pytest.mark.skipif(native_kernel() is None, reason="the native core is not built")
+@pytest.mark.parametrize("native", compiled_kernels())
 @pytest.mark.parametrize("num_lanes", [1, 3, 5])
 @pytest.mark.parametrize("layer", [0, 2])
-def test_kernels_agree_on_every_truncation_and_bit_flip(layer: int, num_lanes: int) -> None:
+def test_kernels_agree_on_every_truncation_and_bit_flip(
+    layer: int, num_lanes: int, native: NativeKernel
+) -> None:
     """With more lanes than a stream of this size would have, to see their order of reading."""
     tables, plan = CASE.profile.tables, replace(PLAN.layer(layer), num_lanes=num_lanes)
-    source = np.ascontiguousarray(CASE.coef.transpose(0, 2, 1))
-    symbols = layer_symbols(tables, plan, quantize_columns(PLAN, source, -3), -3)
-    native = native_kernel()
-    assert native is not None
-    data = native.encode_layer(tables, plan, *symbols)
-    assert data == NumpyKernel().encode_layer(tables, plan, *symbols)
+    index = NumpyKernel().quantize(tables, PLAN, CASE.coef, 4).index
+    data = native.encode_layer(tables, plan, index, -3)
+    assert data == NumpyKernel().encode_layer(tables, plan, index, -3)
     below = decoder_below(NumpyKernel(), layer)._below.index
     variants = [data[:length] for length in range(len(data) + 1)]
     variants += [flip(data, bit) for bit in range(8 * len(data))]

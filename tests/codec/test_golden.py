@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from sakura.codec import CodecProfile, SakuraCodec, ShardSpec, TilePlan, profile_from_bytes
-from sakura.codec.native import Kernel, NumpyKernel
+from sakura.codec.kernel import Kernel, NumpyKernel
 from tests.codec import plain
 from tests.codec.cases import decode_all, kernels
 from tests.codec.make_golden import GOLDEN, UNIT

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sakura.codec import SakuraCodec, ShardSpec, TilePlan
-from sakura.codec.native import NumpyKernel
+from sakura.codec.kernel import NumpyKernel
 from sakura.codec.plan import ShardPlan, gain_factor, num_lanes_for, plan_shard, scale_at
 from sakura.codec.tables import default_tables
 from sakura.errors import CodecError

@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sakura.codec import SakuraCodec, ShardSpec, TilePlan
-from sakura.codec.native import NumpyKernel, native_kernel
+from sakura.codec.kernel import NumpyKernel
+from sakura.codec.native import NativeKernel
 from sakura.codec.plan import scale_at
 from sakura.codec.quantize import edges, index_at, per_value, quantize_columns
-from tests.codec.cases import Array, decode_all, draw, spec, spectrum_profile
+from tests.codec.cases import Array, compiled_kernels, decode_all, draw, spec, spectrum_profile
 
 HEAD_DIMS = (1, 32, 48, 64, 72)
 tilings = st.lists(st.tuples(st.integers(1, 64), st.integers(-8, 8)), min_size=1, max_size=2).map(
@@ -44,22 +45,27 @@ def test_the_error_stays_within_the_bin(
         assert (error[edge == 0] == np.abs(source)[edge == 0]).all()
 
 
-@pytest.mark.skipif(native_kernel() is None, reason="the native core is not built")
+@pytest.mark.parametrize("native", compiled_kernels())
 @settings(max_examples=8, deadline=None)
 @given(tiles=tilings, shape=shapes, delta=st.floats(0.5, 50), seed=st.integers(0, 99))
 def test_kernels_agree_bit_for_bit(
-    tiles: TilePlan, shape: tuple[int, int], delta: float, seed: int
+    native: NativeKernel, tiles: TilePlan, shape: tuple[int, int], delta: float, seed: int
 ) -> None:
     profile = spectrum_profile(*shape)
     shard_spec = spec(tiles, (delta, delta / 3))
     coef = draw(profile, tiles.num_tokens, seed)
     coef[0, 0, 0] = 1e4
-    codecs = [SakuraCodec(profile, kernel) for kernel in (NumpyKernel(), native_kernel())]
-    shards = [codec.encode_shard(shard_spec, coef, num_layers=2) for codec in codecs]
-    assert shards[0] == shards[1]
-    levels = [decode_all(codec, shard_spec, shards[0].layers) for codec in codecs]
-    for ours, theirs in zip(*levels, strict=True):
-        assert ours.tobytes() == theirs.tobytes()
+    codecs = [SakuraCodec(profile, kernel) for kernel in (NumpyKernel(), native)]
+    ours, theirs = (codec.encode_shard(shard_spec, coef, num_layers=2) for codec in codecs)
+    assert ours.layers == theirs.layers
+    assert ours.energy == pytest.approx(theirs.energy, rel=1e-12)
+    for stats, others in zip(ours.stats, theirs.stats, strict=True):
+        assert stats.clipped == others.clipped
+        assert stats.distortion == pytest.approx(others.distortion, rel=1e-6)
+        assert stats.weighted == pytest.approx(others.weighted, rel=1e-6)
+    levels = [decode_all(codec, shard_spec, ours.layers) for codec in codecs]
+    for values, others in zip(*levels, strict=True):
+        assert values.tobytes() == others.tobytes()
 
 
 @settings(max_examples=20, deadline=None)

@@ -25,7 +25,7 @@ from sakura.codec import (
     forward,
     identity_profile,
 )
-from sakura.codec.raw import from_bf16, to_bf16
+from sakura.codec.bf16 import from_bf16, to_bf16
 from sakura.format import LayerData, Manifest, Picture, ShardData, write_bundle
 from sakura.format.manifest import (
     Canary,

@@ -154,6 +154,15 @@ class ShardDecoder(Protocol):
         order."""
         ...
 
+    def reconstruct(self, out: Array, is_update: bool = False) -> None:
+        """Write K and V of the component in channel space.
+
+        Args:
+            out: (2, N, H, Dh), contiguous; float32, or uint16 for the bits of bfloat16.
+            is_update: `out` holds what the last call wrote: only what changed since is written.
+        """
+        ...
+
 
 class Codec(Protocol):
     """Turns the coefficients of a shard into layers and back."""

@@ -1,5 +1,4 @@
-"""The two kernels behind one protocol: the numpy reference and the compiled core, bound with
-ctypes.
+"""The compiled core (native/), bound with ctypes, and which kernel is used where.
 
 The core is loaded by path and never imported; ctypes releases the interpreter lock while it runs.
 """
@@ -9,102 +8,113 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+from collections.abc import Callable
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.codec import quantize, rans
+from sakura.codec import abi
+from sakura.codec.classes import class_edges
+from sakura.codec.kernel import Kernel, NumpyKernel, Standing, Target
 from sakura.codec.plan import LayerPlan, ShardPlan
+from sakura.codec.quantize import Quantized
 from sakura.codec.tables import ClassTables
 from sakura.errors import CodecError
 
 Array = NDArray[Any]
 
 MODULE = "sakura.codec._core"
-ABI_VERSION = 1
 VARIABLE = "SAKURA_NATIVE"
-"""Set to 0 to use the numpy reference even where the core is built."""
+"""Set to 0 to use the numpy reference even where the core is built, or to the name of an
+instruction set (`scalar`, `sse4`, `avx2`, `avx512`, `neon`) to use that instead of the best."""
+_SLACK = 8
+_MAX_BASES = 64
 
 
-class Kernel(Protocol):
-    """The inner loops of the codec; arguments as in `rans` and `quantize`."""
+class _Bases:
+    """Channel bases as the core reads them, of the few blocks used last."""
 
-    @property
-    def name(self) -> str:
-        """`numpy` or `native`."""
-        ...
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+        self._recent: dict[int, tuple[Array, Array]] = {}
 
-    def encode_layer(
-        self, tables: ClassTables, plan: LayerPlan, symbols: Array, table: Array
-    ) -> bytes:
-        """Stream of a layer."""
-        ...
-
-    def decode_layer(
-        self, tables: ClassTables, plan: LayerPlan, data: bytes | memoryview, index: Array
-    ) -> tuple[int, bool]:
-        """Whole units decoded into `index`, and whether the stream ended cleanly."""
-        ...
-
-    def dequantize(self, plan: ShardPlan, index: Array, step: Array, shrink: Array) -> Array:
-        """Float32 (2, num_coefs, N)."""
-        ...
-
-
-class NumpyKernel:
-    """The specification in code."""
-
-    name = "numpy"
-    encode_layer = staticmethod(rans.encode_layer)
-    decode_layer = staticmethod(rans.decode_layer)
-    dequantize = staticmethod(quantize.dequantize)
+    def prepared(self, basis_GER: Array) -> Array:
+        """Same basis, ready for `sakura_reconstruct`."""
+        key = abi.address(basis_GER)
+        found = self._recent.pop(key, None)
+        if found is None or (
+            found[0] is not basis_GER and not np.shares_memory(found[0], basis_GER)
+        ):
+            num_groups, width, rank = basis_GER.shape
+            sizes = num_groups, width // 2, rank
+            room = abi.aligned(self._library.sakura_basis_size(*sizes))
+            self._library.sakura_prepare_basis(key, *sizes, abi.address(room))
+            found = (basis_GER, room)
+        self._recent[key] = found
+        while len(self._recent) > _MAX_BASES:
+            self._recent.pop(next(iter(self._recent)), None)
+        return found[1]
 
 
 class NativeKernel:
-    """The compiled core (native/core.cpp)."""
+    """The core compiled for one instruction set."""
 
-    name = "native"
+    def __init__(self, library: ctypes.CDLL, number: int) -> None:
+        """Kernel `number` of a loaded core."""
+        self._library, self._number = library, number
+        self.isa: str = library.sakura_kernel_name(number).decode()
+        self._tables: WeakKeyDictionary[ClassTables, Array] = WeakKeyDictionary()
+        self._bases = _Bases(library)
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        """Bind the functions of a loaded core; CodecError when it was built from another
-        version."""
-        library.sakura_abi_version.restype = ctypes.c_int32
-        found = library.sakura_abi_version()
-        if found != ABI_VERSION:
-            raise CodecError(
-                f"the native codec core has interface {found}, expected {ABI_VERSION}",
-                hint=f"reinstall the package, or set {VARIABLE}=0 to do without it",
+    @property
+    def name(self) -> str:
+        """Such as `native-avx2`."""
+        return f"native-{self.isa}"
+
+    def quantize(
+        self, tables: ClassTables, plan: ShardPlan, coef: Array, num_layers: int
+    ) -> Quantized:
+        """See `quantize.quantize_shard`."""
+        coef = np.ascontiguousarray(coef, np.float32)
+        num_tiles, finest = len(plan.tile_width), 1 - num_layers
+        square = np.zeros((1 + num_layers, num_tiles, 2))
+        clipped = np.zeros(num_layers, np.int64)
+        edge = np.stack([class_edges(-layer, plan.limits) for layer in range(num_layers)])
+        index = np.empty(2 * plan.num_coefs * plan.num_tokens, np.int16)
+        sums = abi.Sums(*map(abi.address, (square, clipped, edge)), num_layers)
+        self._check(
+            self._library.sakura_quantize(
+                self._number,
+                _shard(plan, tables),
+                abi.address(coef),
+                sums,
+                abi.address(index),
             )
-        self._decode = library.sakura_decode_layer
-        self._decode.restype = ctypes.c_int32
-        self._encode = library.sakura_encode_layer
-        self._encode.restype = ctypes.c_int64
-        self._dequantize = library.sakura_dequantize
-        self._dequantize.restype = ctypes.c_int32
+        )
+        return Quantized(index, finest, square[0], square[1:], clipped)
 
     def encode_layer(
-        self, tables: ClassTables, plan: LayerPlan, symbols: Array, table: Array
+        self, tables: ClassTables, plan: LayerPlan, index: Array, finest: int
     ) -> bytes:
-        """See `rans.encode_layer`."""
+        """See `Kernel.encode_layer`."""
         if plan.num_units == 0:
             return b""
-        assert symbols.dtype == np.uint8 and table.dtype == np.uint8 and symbols.size == table.size
-        out = np.empty(symbols.size + 2 * plan.num_lanes, np.uint8)
-        num_bytes = self._encode(
-            _address(symbols),
-            _address(table),
-            ctypes.c_int64(symbols.size),
-            _address(plan.width),
-            ctypes.c_int32(plan.num_units),
-            ctypes.c_int32(plan.num_lanes),
-            _address(tables.frequencies),
-            _address(tables.cumulatives),
-            _address(out),
-            ctypes.c_int64(out.size),
+        assert index.dtype == np.int16 and index.ndim == 1
+        out = np.empty(plan.num_values + 2 * plan.num_lanes + _SLACK, np.uint8)
+        num_bytes = self._check(
+            self._library.sakura_encode_layer(
+                self._number,
+                abi.address(self._prepared(tables)),
+                _layer(plan, index),
+                abi.address(index),
+                finest,
+                abi.address(out),
+                out.size,
+            )
         )
-        assert num_bytes >= 0, "the core refused a layer plan"
         return out[out.size - num_bytes :].tobytes()
 
     def decode_layer(
@@ -113,58 +123,152 @@ class NativeKernel:
         """See `rans.decode_layer`."""
         assert index.dtype == np.int16 and index.ndim == 1
         source = np.frombuffer(data, np.uint8)
-        is_clean = ctypes.c_int32(0)
-        num_units = self._decode(
-            _address(source),
-            ctypes.c_int64(source.size),
-            _address(tables.slots),
-            _address(plan.offset),
-            _address(plan.width),
-            _address(plan.table),
-            _address(plan.edge),
-            ctypes.c_int32(plan.num_units),
-            ctypes.c_int32(plan.num_lanes),
-            _address(index),
-            ctypes.c_int32(index.size),
-            ctypes.byref(is_clean),
+        stream = abi.Stream(abi.address(source), source.size, 0)
+        num_units = self._check(
+            self._library.sakura_decode_layer(
+                self._number,
+                abi.address(self._prepared(tables)),
+                _layer(plan, index),
+                stream,
+                abi.address(index),
+            )
         )
-        assert num_units >= 0, "the core refused a layer plan"
-        return num_units, bool(is_clean.value)
+        return num_units, bool(stream.is_clean)
 
-    def dequantize(self, plan: ShardPlan, index: Array, step: Array, shrink: Array) -> Array:
-        """See `quantize.dequantize`."""
-        assert index.dtype == np.int16 and step.dtype == np.float32 and shrink.dtype == np.float32
-        out = np.empty(plan.shape, np.float32)
-        status = self._dequantize(
-            _address(index),
-            ctypes.c_int32(index.size),
-            _address(plan.offset),
-            _address(plan.width),
-            _address(step),
-            _address(shrink),
-            ctypes.c_int32(len(step)),
-            _address(out),
+    def dequantize(
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, out: Array
+    ) -> None:
+        """See `Kernel.dequantize`."""
+        assert out.shape == plan.shape and out.dtype in (np.float32, np.uint16)
+        exponent = plan.in_map(standing.exponent)
+        self._check(
+            self._library.sakura_dequantize(
+                self._number,
+                _shard(plan, tables, exponent),
+                abi.address(standing.index),
+                abi.address(out),
+                out.dtype == np.uint16,
+            )
         )
-        assert status == 0, "the core refused a shard plan"
-        return out
+
+    def reconstruct(
+        self, tables: ClassTables, plan: ShardPlan, standing: Standing, target: Target
+    ) -> None:
+        """See `Kernel.reconstruct`."""
+        num_groups, width, rank = target.basis.shape
+        if self._library.sakura_basis_size(num_groups, width // 2, rank) < 0:
+            NumpyKernel().reconstruct(tables, plan, standing, target)
+            return
+        assert target.values.size == 2 * plan.num_tokens * plan.num_coefs
+        exponent, basis = plan.in_map(standing.exponent), self._bases.prepared(target.basis)
+        is_wanted = target.is_wanted
+        output = abi.Output(
+            abi.address(basis),
+            None if is_wanted is None else abi.address(is_wanted),
+            abi.address(target.values),
+            num_groups,
+            rank,
+            target.values.dtype == np.uint16,
+        )
+        self._check(
+            self._library.sakura_reconstruct(
+                self._number,
+                _shard(plan, tables, exponent),
+                abi.address(standing.index),
+                output,
+            )
+        )
+
+    def _prepared(self, tables: ClassTables) -> Array:
+        """The tables as the core reads them."""
+        if tables not in self._tables:
+            room = abi.aligned(self._library.sakura_tables_size())
+            self._check(
+                self._library.sakura_build_tables(
+                    abi.address(tables.frequencies), abi.address(room)
+                )
+            )
+            self._tables[tables] = room
+        return self._tables[tables]
+
+    @staticmethod
+    def _check(result: int) -> int:
+        assert result >= 0, "the core refused its arguments"
+        return result
+
+
+def _layer(plan: LayerPlan, index: Array) -> abi.Layer:
+    pointers = (plan.shard.offset, plan.shard.width, plan.runs)
+    return abi.Layer(
+        *map(abi.address, pointers),
+        len(plan.shard.order),
+        len(plan.runs),
+        plan.num_lanes,
+        index.size,
+    )
+
+
+def _shard(plan: ShardPlan, tables: ClassTables, exponent: Array | None = None) -> abi.Shard:
+    return abi.Shard(
+        *map(abi.address, (plan.tile_width, plan.tile_step, plan.class_map)),
+        None if exponent is None else abi.address(exponent),
+        abi.address(tables.shrink_steps),
+        len(plan.tile_width),
+        plan.num_tokens,
+        plan.num_coefs,
+    )
 
 
 def default_kernel() -> Kernel:
-    """The native core where it is built and not switched off, else numpy."""
-    if os.environ.get(VARIABLE) == "0":
+    """The fastest native kernel this machine can run, or what SAKURA_NATIVE names; numpy where the
+    core is not built or switched off.
+
+    Raises:
+        CodecError: SAKURA_NATIVE names a kernel that there is not.
+    """
+    wanted = os.environ.get(VARIABLE)
+    if wanted == "0":
         return NumpyKernel()
-    return native_kernel() or NumpyKernel()
+    kernels = native_kernels()
+    if wanted in (None, "", "1"):
+        return kernels[-1] if kernels else NumpyKernel()
+    for kernel in kernels:
+        if kernel.isa == wanted:
+            return kernel
+    known = ", ".join(kernel.isa for kernel in kernels) or "none"
+    raise CodecError(
+        f"{VARIABLE} is {wanted!r}, kernels of the core here: {known}",
+        hint=f"unset {VARIABLE} to use the best, or set it to 0 for numpy",
+    )
+
+
+def native_kernel() -> NativeKernel | None:
+    """The fastest native kernel, or None when the core is not built."""
+    kernels = native_kernels()
+    return kernels[-1] if kernels else None
 
 
 @cache
-def native_kernel() -> NativeKernel | None:
-    """The native core, or None when it is not built."""
+def native_kernels() -> tuple[NativeKernel, ...]:
+    """Native kernels this machine can run, slowest first; empty when the core is not built."""
     spec = importlib.util.find_spec(MODULE)
     if spec is None or spec.origin is None:
-        return None
-    return NativeKernel(ctypes.CDLL(spec.origin))
+        return ()
+    return load_kernels(spec.origin)
 
 
-def _address(array: Array) -> ctypes.c_void_p:
-    assert array.flags.c_contiguous
-    return ctypes.c_void_p(array.__array_interface__["data"][0])
+def load_kernels(
+    path: str, load: Callable[[str], ctypes.CDLL] = ctypes.CDLL
+) -> tuple[NativeKernel, ...]:
+    """Usable kernels of the core at `path`; CodecError when it was built from another version."""
+    library = load(path)
+    library.sakura_abi_version.restype = ctypes.c_int32
+    found = library.sakura_abi_version()
+    if found != abi.ABI_VERSION:
+        raise CodecError(
+            f"the native codec core has interface {found}, expected {abi.ABI_VERSION}",
+            hint=f"reinstall the package, or set {VARIABLE}=0 to do without it",
+        )
+    abi.bind(library)
+    numbers = range(library.sakura_num_kernels())
+    return tuple(NativeKernel(library, n) for n in numbers if library.sakura_kernel_is_usable(n))

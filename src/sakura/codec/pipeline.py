@@ -9,20 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec.base import MAX_LAYERS, EncodedShard, LayerStats, ShardSpec, TilePlan
-from sakura.codec.native import Kernel, default_kernel
+from sakura.codec.kernel import Kernel, Standing, Target
+from sakura.codec.native import default_kernel
 from sakura.codec.plan import LayerPlan, ShardPlan, gain_factor, plan_shard
 from sakura.codec.profile import CodecProfile
-from sakura.codec.quantize import (
-    UNSTARTED,
-    clipped_share,
-    column_scales,
-    edges,
-    index_at,
-    layer_symbols,
-    quantize_columns,
-)
+from sakura.codec.quantize import UNSTARTED
 from sakura.codec.rans import check_clean
-from sakura.codec.tables import ClassTables
 from sakura.errors import CodecError
 
 Array = NDArray[Any]
@@ -56,43 +48,48 @@ class SakuraCodec:
         if not 1 <= num_layers <= MAX_LAYERS:
             raise CodecError(f"{num_layers} layers, expected 1..{MAX_LAYERS}")
         coef = coef.astype(np.float32, copy=False)
-        check_coefficients(coef, spec.tiles.num_tokens, self.profile.num_coefs)
+        check_shape(coef, spec.tiles.num_tokens, self.profile.num_coefs)
         plan, tables = self.plan(spec), self.profile.tables
-        finest = 1 - num_layers
-        index = quantize_columns(plan, np.ascontiguousarray(coef.transpose(0, 2, 1)), finest)
-        shadow = KltShardDecoder(tables, plan, self.kernel)
+        values = self.kernel.quantize(tables, plan, coef, num_layers)
+        # Squares of float32 cannot overflow a double: a sum is finite if every coefficient is.
+        check_finite(values.energy)
+        mean = _TileMean(spec.tiles, self.profile.num_coefs)
         layers, stats = [], []
         for layer in range(num_layers):
-            layer_plan = plan.layer(layer)
-            symbols, table = layer_symbols(tables, layer_plan, index, finest)
-            layers.append(self.kernel.encode_layer(tables, layer_plan, symbols, table))
-            passes = num_layers - 1 - layer
-            shadow.adopt_layer(layer_plan, index_at(index, passes, edges(plan, -layer)))
-            plain, weighted = mean_squares(coef - shadow.coefficients(), spec.tiles)
-            clipped = clipped_share(plan, index, passes, -layer)
-            stats.append(LayerStats(len(layers[-1]), plain, weighted, clipped))
-        return EncodedShard(tuple(layers), tuple(stats), *mean_squares(coef, spec.tiles))
+            data = self.kernel.encode_layer(tables, plan.layer(layer), values.index, values.finest)
+            layers.append(data)
+            clipped = float(values.clipped[layer] / max(coef.size, 1))
+            stats.append(LayerStats(len(data), *mean.both(values.error[layer]), clipped))
+        return EncodedShard(tuple(layers), tuple(stats), *mean.both(values.energy))
 
     def decoder(self, spec: ShardSpec) -> KltShardDecoder:
         """See `Codec.decoder`."""
-        return KltShardDecoder(self.profile.tables, self.plan(spec), self.kernel)
+        return KltShardDecoder(self.profile, spec.block, self.plan(spec), self.kernel)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Standing:
-    """Where a decoder stands: int16 flat indices, and int8 (C,) exponent of each column or
-    UNSTARTED."""
+@dataclass(frozen=True, slots=True)
+class _TileMean:
+    """Sums over tiles to means over all coefficients."""
 
-    index: Array
-    exponent: Array
+    tiles: TilePlan
+    num_coefs: int
 
-    def moved(self, plan: LayerPlan, num_units: int, index: Array) -> _Standing:
-        """After the first `num_units` units of a layer turned the indices into `index`."""
-        exponent = self.exponent.copy()
-        # Exponents only fall within a layer, so the last unit of a column is the one with the
-        # smallest.
-        np.minimum.at(exponent, plan.column[:num_units], plan.exponent[:num_units])
-        return _Standing(index, exponent)
+    def both(self, sums: Array) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Means of K and of V of sums (T, 2), plain and weighted by the square of each gain."""
+        count = max(self.tiles.num_tokens * self.num_coefs, 1)
+        weight = np.array([gain_factor(g) ** 2 for g in self.tiles.gains], np.float64)
+        plain, weighted = sums.sum(0) / count, weight @ sums / count
+        return (float(plain[0]), float(plain[1])), (float(weighted[0]), float(weighted[1]))
+
+
+def _moved(below: Standing, plan: LayerPlan, num_units: int, index: Array) -> Standing:
+    """After the first `num_units` units of a layer turned the indices into `index`."""
+    exponent, left = below.exponent.copy(), num_units
+    # Exponents only fall within a layer, so the last unit of a column has the smallest.
+    for first, count, _, _, reached in plan.runs.tolist():
+        exponent[first : first + min(count, left)] = reached
+        left -= min(count, left)
+    return Standing(index, exponent)
 
 
 class KltShardDecoder:
@@ -100,16 +97,18 @@ class KltShardDecoder:
 
     num_layers = MAX_LAYERS
 
-    def __init__(self, tables: ClassTables, plan: ShardPlan, kernel: Kernel) -> None:
+    def __init__(self, profile: CodecProfile, block: int, plan: ShardPlan, kernel: Kernel) -> None:
         """A decoder that has seen nothing: every coefficient is zero."""
-        self._tables, self._plan, self._kernel = tables, plan, kernel
+        self._tables, self._plan, self._kernel = profile.tables, plan, kernel
+        self._basis = profile.channel_synthesis[block]
         num_values = 2 * plan.num_coefs * plan.num_tokens
         # Below: the last complete layer. Now: what the layer in progress adds to it.
-        self._below = _Standing(
-            np.zeros(num_values, np.int16), np.full(len(plan.class0), UNSTARTED, np.int8)
+        self._below = Standing(
+            np.zeros(num_values, np.int16), np.full(len(plan.order), UNSTARTED, np.int8)
         )
         self._now = self._below
         self._level = 0
+        self._given: Array | None = None
 
     @property
     def level(self) -> int:
@@ -126,26 +125,35 @@ class KltShardDecoder:
         num_units, is_clean = self._kernel.decode_layer(self._tables, plan, data, index)
         if complete:
             check_clean(is_clean, num_units, plan)
-        self._now = self._below.moved(plan, num_units, index)
+        self._now = _moved(self._below, plan, num_units, index)
         if complete:
             self._settle()
         return num_units
 
-    def adopt_layer(self, plan: LayerPlan, index: Array) -> None:
-        """Stand where decoding the whole layer would lead, given its indices (int, flat).
-
-        The encoder knows the indices: it need not decode to know what the decoder will have.
-        """
-        self._now = self._below.moved(plan, plan.num_units, index.astype(np.int16))
-        self._settle()
-
     def coefficients(self) -> Array:
         """Float32 (2, N, H*Dh), a view with the token axis contiguous."""
-        if (self._now.exponent == UNSTARTED).all():
-            return np.zeros(self._plan.shape, np.float32).transpose(0, 2, 1)
-        step, shrink = column_scales(self._tables, self._plan, self._now.exponent)
-        values = self._kernel.dequantize(self._plan, self._now.index, step, shrink)
-        return values.transpose(0, 2, 1)
+        out = np.empty(self._plan.shape, np.float32)
+        self.dequantize(out)
+        return out.transpose(0, 2, 1)
+
+    def dequantize(self, out: Array) -> None:
+        """Write the coefficients (2, H*Dh, N): float32, or uint16 for the bits of bfloat16."""
+        self._kernel.dequantize(self._tables, self._plan, self._now, out)
+
+    def reconstruct(self, out: Array, is_update: bool = False) -> None:
+        """See `ShardDecoder.reconstruct`."""
+        is_wanted = self._changed() if is_update else None
+        target = Target(self._basis, out, is_wanted)
+        self._kernel.reconstruct(self._tables, self._plan, self._now, target)
+        self._given = self._now.exponent
+
+    def _changed(self) -> Array | None:
+        """Bool (T, G): tiles of groups with a column that moved since the last `reconstruct`."""
+        if self._given is None:
+            return None
+        is_moved = self._plan.in_map(self._now.exponent != self._given)
+        shape = (*is_moved.shape[:2], len(self._basis), -1)
+        return np.ascontiguousarray(is_moved.reshape(shape).any((1, 3)))
 
     def _settle(self) -> None:
         self._below = self._now
@@ -154,9 +162,19 @@ class KltShardDecoder:
 
 def check_coefficients(coef: Array, num_tokens: int, num_coefs: int) -> None:
     """Raise CodecError unless `coef` is a finite float array (2, num_tokens, num_coefs)."""
+    check_shape(coef, num_tokens, num_coefs)
+    check_finite(coef)
+
+
+def check_shape(coef: Array, num_tokens: int, num_coefs: int) -> None:
+    """Raise CodecError unless `coef` is (2, num_tokens, num_coefs)."""
     if coef.shape != (2, num_tokens, num_coefs):
         raise CodecError(f"coefficients are {coef.shape}, expected {(2, num_tokens, num_coefs)}")
-    if not np.isfinite(coef).all():
+
+
+def check_finite(values: Array) -> None:
+    """Raise CodecError unless all values, or sums of their squares, are finite."""
+    if not np.isfinite(values).all():
         raise CodecError("coefficients contain NaN or infinity", hint="check the captured state")
 
 

@@ -37,34 +37,6 @@ _MAX_VALUES = 2**31 - 1
 _MIN_DELTA, _MAX_DELTA = 2.0**-60, 2.0**60
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LayerPlan:
-    """Units of one layer in coding order.
-
-    Args:
-        column: int32 (U,), column of each unit.
-        exponent: int8 (U,), step of the column after the unit = base step x 3^exponent.
-        table: uint8 (U,), a start table, or the context-0 table of a refined class.
-        edge: int16 (U,), |index| of the open edge bin before the unit; 0 for a start.
-        offset: int32 (U,), place of the column's first value in the index array.
-        width: uint8 (U,), values of the column.
-        num_lanes: lanes of the stream.
-    """
-
-    column: Array
-    exponent: Array
-    table: Array
-    edge: Array
-    offset: Array
-    width: Array
-    num_lanes: int
-
-    @property
-    def num_units(self) -> int:
-        """Coding passes in this layer."""
-        return len(self.column)
-
-
 @dataclass(frozen=True, eq=False)
 class ShardPlan:
     """Columns of a shard in coding order: by class, tile, plane, coefficient.
@@ -72,21 +44,43 @@ class ShardPlan:
     Args:
         num_tokens: N.
         num_coefs: H * Dh.
-        class0: int8 (C,), class of each column at the base step, never rising; negative = not in
-            the base layer.
         limits: largest |index| of each start alphabet.
-        step: float64 (C,), base step.
-        offset: int32 (C,), place of the column's first value in an array (2, num_coefs, N).
-        width: uint8 (C,), tokens of the column's tile.
+        tile_width: uint8 (T,), tokens of each tile.
+        tile_step: float64 (T, 2), base step of K and V.
+        class_map: int8 (T, 2, num_coefs), class of each column at the base step; negative = not in
+            the base layer.
+        order: int32 (C,), place in `class_map` of each column in coding order.
     """
 
     num_tokens: int
     num_coefs: int
-    class0: Array
     limits: tuple[int, ...]
-    step: Array
-    offset: Array
-    width: Array
+    tile_width: Array
+    tile_step: Array
+    class_map: Array
+    order: Array
+
+    @cached_property
+    def class0(self) -> Array:
+        """Int8 (C,): class at the base step, never rising."""
+        return self.class_map.ravel()[self.order]
+
+    @cached_property
+    def step(self) -> Array:
+        """Float64 (C,): base step."""
+        return self.tile_step.ravel()[self.order // max(self.num_coefs, 1)]
+
+    @cached_property
+    def offset(self) -> Array:
+        """Int32 (C,): place of the column's first value in an array (2, num_coefs, N)."""
+        start = np.cumsum(self.tile_width, dtype=np.int32) - self.tile_width.astype(np.int32)
+        place = np.arange(2 * self.num_coefs, dtype=np.int32) * self.num_tokens
+        return (start[:, None] + place).ravel()[self.order]
+
+    @cached_property
+    def width(self) -> Array:
+        """Uint8 (C,): tokens of the column's tile."""
+        return np.repeat(self.tile_width, 2 * self.num_coefs)[self.order]
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -113,31 +107,92 @@ class ShardPlan:
         if not 0 <= index < MAX_LAYERS:
             raise CodecError(f"layer {index} does not exist, expected 0..{MAX_LAYERS - 1}")
         passes = range(MAX_EXTRA, -1, -1) if index == 0 else (-index,)
-        column, exponent, table, edge = (
-            np.concatenate(p) for p in zip(*map(self._pass, passes), strict=True)
-        )
-        width = self.width[column]
-        return LayerPlan(
-            column=column,
-            exponent=exponent,
-            table=table,
-            edge=edge,
-            offset=self.offset[column],
-            width=width,
-            num_lanes=num_lanes_for(int(width.sum(dtype=np.int64)), int(width.max(initial=0))),
-        )
+        runs = np.concatenate([self._pass(exponent) for exponent in passes])
+        ends = runs[:, 0] + runs[:, 1]
+        num_values = int(np.sum(self._values_to[ends] - self._values_to[runs[:, 0]]))
+        last = int(ends.max(initial=0))
+        num_lanes = num_lanes_for(num_values, int(self.width[:last].max(initial=0)))
+        return LayerPlan(self, runs, num_values, num_lanes)
+
+    def in_map(self, per_column: Array) -> Array:
+        """One number a column, in the layout of `class_map`."""
+        spread = np.empty(self.class_map.shape, per_column.dtype)
+        spread.ravel()[self.order] = per_column
+        return spread
 
     def edge_at(self, exponent: int) -> Array:
         """|index| of each column's open edge bin at an exponent, int16; 0 where not started."""
         return np.repeat(class_edges(exponent, self.limits), self.class_counts)
 
-    def _pass(self, exponent: int) -> tuple[Array, Array, Array, Array]:
-        """Columns that a pass brings to one exponent: a prefix of the coding order."""
+    @cached_property
+    def _values_to(self) -> Array:
+        """Values of the columns before each, int64 (C + 1,)."""
+        return np.concatenate([[0], np.cumsum(self.width, dtype=np.int64)])
+
+    def _pass(self, exponent: int) -> Array:
+        """Runs that a pass brings to one exponent, a row a class: a prefix of the coding order."""
         rows = class_pass(exponent, self.limits)
-        counts = self.class_counts[: len(rows.table)]
-        table, edge = np.repeat(rows.table, counts), np.repeat(rows.edge, counts)
-        column = np.arange(len(table), dtype=np.int32)
-        return column, np.full(len(table), exponent, np.int8), table, edge
+        count = self.class_counts[: len(rows.table)]
+        first = np.cumsum(count) - count
+        parts = first, count, rows.table, rows.edge, np.full(len(count), exponent)
+        return np.stack(parts, axis=1)[count > 0].astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class LayerPlan:
+    """Units of one layer in coding order, as runs of columns that are treated alike.
+
+    Args:
+        shard: the columns.
+        runs: int32 (R, 5): first column, number of columns, table (a start table, or the context-0
+            table of a refined class), edge (|index| of the open edge bin before the unit; 0 for a
+            start), exponent (step of the column after the unit = base step x 3^exponent).
+        num_values: values of all units.
+        num_lanes: lanes of the stream.
+    """
+
+    shard: ShardPlan
+    runs: Array
+    num_values: int
+    num_lanes: int
+
+    @cached_property
+    def num_units(self) -> int:
+        """Coding passes in this layer."""
+        return int(self.runs[:, 1].sum())
+
+    @cached_property
+    def column(self) -> Array:
+        """Int32 (U,), column of each unit."""
+        return value_places(self.runs[:, 0], self.runs[:, 1]).astype(np.int32)
+
+    @property
+    def table(self) -> Array:
+        """Int32 (U,), table of each unit."""
+        return self._per_unit(2)
+
+    @property
+    def edge(self) -> Array:
+        """Int32 (U,), edge of each unit."""
+        return self._per_unit(3)
+
+    @property
+    def exponent(self) -> Array:
+        """Int32 (U,), exponent of each unit."""
+        return self._per_unit(4)
+
+    @property
+    def offset(self) -> Array:
+        """Int32 (U,), place of the first value of each unit in the index array."""
+        return self.shard.offset[self.column]
+
+    @property
+    def width(self) -> Array:
+        """Uint8 (U,), values of each unit."""
+        return self.shard.width[self.column]
+
+    def _per_unit(self, field: int) -> Array:
+        return np.repeat(self.runs[:, field], self.runs[:, 1])
 
 
 def value_places(offset: Array, width: Array) -> Array:
@@ -188,21 +243,20 @@ def plan_shard(
     num_coefs, num_tiles = sigma.shape[1], len(tiles.widths)
     if 2 * num_coefs * tiles.num_tokens > _MAX_VALUES:
         raise CodecError(f"a shard of {tiles.num_tokens} tokens x {num_coefs} is too large")
-    factors = np.array([gain_factor(g) for g in tiles.gains], np.float64).reshape(num_tiles, 1)
-    step = np.array(delta, np.float64) / factors  # (tiles, 2)
-    ratio = sigma.astype(np.float64) / step[..., None]  # (tiles, 2, coefs)
-    class0 = np.searchsorted(THRESHOLDS, ratio.ravel(), side="right") + LOWEST_CLASS0
-    order = np.argsort(-class0.astype(np.int8), kind="stable")
-    place = np.arange(2 * num_coefs, dtype=np.int32) * tiles.num_tokens
-    start = np.array(tiles.starts, np.int32).reshape(num_tiles, 1)
-    tile = order // (2 * num_coefs)
-    class0 = class0[order].astype(np.int8)
+    # Tiles of one gain have the same steps and so the same classes.
+    gains, kind = np.unique(np.array(tiles.gains, np.int64), return_inverse=True)
+    factors = np.array([gain_factor(g) for g in gains.tolist()], np.float64)
+    step = np.array(delta, np.float64) / factors[:, None]  # (gains, 2)
+    ratio = sigma.astype(np.float64) / step[..., None]  # (gains, 2, coefs)
+    found = np.searchsorted(THRESHOLDS, ratio.ravel(), side="right") + LOWEST_CLASS0
+    class_map = found.astype(np.int8).reshape(-1, 2, num_coefs)[kind]
+    order = np.argsort(-class_map.ravel(), kind="stable").astype(np.int32)
     return ShardPlan(
         num_tokens=tiles.num_tokens,
         num_coefs=num_coefs,
-        class0=class0,
         limits=tuple(limits.tolist()),
-        step=step.ravel()[order // num_coefs],
-        offset=(start + place).ravel()[order],
-        width=np.array(tiles.widths, np.uint8)[tile],
+        tile_width=np.array(tiles.widths, np.uint8).reshape(num_tiles),
+        tile_step=step[kind],
+        class_map=class_map,
+        order=order,
     )

@@ -6,6 +6,7 @@ the order (2, num_coefs, N).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,25 @@ from sakura.codec.tables import MAX_INDEX, NUM_EDGE_SYMBOLS, NUM_START_CLASSES, 
 Array = NDArray[Any]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantized:
+    """A shard ready for the entropy coder.
+
+    Args:
+        index: int16, flat, at step x 3^finest.
+        finest: exponent of the last layer.
+        energy: float64 (T, 2), sum of squares of each tile of K and V.
+        error: float64 (L, T, 2), the same of what each layer leaves.
+        clipped: int64 (L,), number of values beyond what the layer can express.
+    """
+
+    index: Array
+    finest: int
+    energy: Array
+    error: Array
+    clipped: Array
+
+
 def quantize_columns(plan: ShardPlan, coef: Array, finest: int) -> Array:
     """Quantise at step x 3^finest, without regard to alphabets.
 
@@ -28,25 +48,27 @@ def quantize_columns(plan: ShardPlan, coef: Array, finest: int) -> Array:
         finest: exponent of the last layer, 0 or negative.
 
     Returns:
-        Flat int32 indices in the layout of `plan.shape`, 0 in columns that never start.
+        Flat int16 indices in the layout of `plan.shape`, 0 in columns that never start; values
+        beyond every edge are cut.
     """
     step = plan.step * scale_at(np.array(finest))
     exact = np.rint(coef.ravel() / per_value(plan, step))
-    is_coded = per_value(plan, plan.first_exponent >= finest)
-    return np.where(is_coded, np.clip(exact, -_FARTHEST, _FARTHEST), 0).astype(np.int32)
+    is_coded = per_value(plan, plan.first_exponent >= finest) & np.isfinite(exact)
+    return np.where(is_coded, np.clip(exact, -_FARTHEST, _FARTHEST), 0).astype(np.int16)
 
 
 def index_at(finest_index: Array, passes: Array | int, edge: Array) -> Array:
     """Indices `passes` passes coarser, cut to the open edge bin; exact, because the bins nest."""
-    coarse: Array = np.sign(finest_index) * np.minimum(_coarser(finest_index, passes), edge)
+    coarse: Array = np.sign(finest_index).astype(np.int64) * np.minimum(
+        _coarser(finest_index, passes), edge
+    )
     return coarse
 
 
-def clipped_share(plan: ShardPlan, finest_index: Array, passes: int, exponent: int) -> float:
-    """Share of all values that lie more than half a step beyond the edge index after a layer."""
+def count_clipped(plan: ShardPlan, finest_index: Array, passes: int, exponent: int) -> int:
+    """Number of values that lie more than half a step beyond the edge index after a layer."""
     edge = edges(plan, exponent)
-    is_clipped = (_coarser(finest_index, passes) > edge) & (edge > 0)
-    return float(is_clipped.mean()) if is_clipped.size else 0.0
+    return int(((_coarser(finest_index, passes) > edge) & (edge > 0)).sum())
 
 
 def edges(plan: ShardPlan, exponent: int) -> Array:
@@ -56,8 +78,33 @@ def edges(plan: ShardPlan, exponent: int) -> Array:
 
 def _coarser(finest_index: Array, passes: Array | int) -> Array:
     scale = 3**passes
-    size: Array = (np.abs(finest_index) + scale // 2) // scale
+    size: Array = (np.abs(finest_index.astype(np.int64)) + scale // 2) // scale
     return size
+
+
+def quantize_shard(tables: ClassTables, plan: ShardPlan, coef: Array, num_layers: int) -> Quantized:
+    """Quantise float32 (2, N, num_coefs), and measure what each layer leaves."""
+    source = np.ascontiguousarray(coef.transpose(0, 2, 1))
+    finest = 1 - num_layers
+    index = quantize_columns(plan, source, finest)
+    error, clipped = [], []
+    for layer in range(num_layers):
+        passes = num_layers - 1 - layer
+        exponent = np.where(plan.first_exponent >= -layer, -layer, UNSTARTED).astype(np.int8)
+        standing = index_at(index, passes, edges(plan, -layer))
+        values = dequantize(plan, standing, *column_scales(tables, plan, exponent))
+        error.append(tile_squares(plan, source - values))
+        clipped.append(count_clipped(plan, index, passes, -layer))
+    return Quantized(index, finest, tile_squares(plan, source), np.array(error), np.array(clipped))
+
+
+def tile_squares(plan: ShardPlan, values: Array) -> Array:
+    """Sums of squares of float32 (2, num_coefs, N), float64 (T, 2)."""
+    squares = np.square(values, dtype=np.float64).sum(1)  # (2, N)
+    starts = np.cumsum(plan.tile_width, dtype=np.int64) - plan.tile_width
+    if len(starts) == 0:
+        return np.zeros((0, 2))
+    return np.add.reduceat(squares, starts, axis=1).T
 
 
 def layer_symbols(
@@ -106,7 +153,7 @@ def dequantize(plan: ShardPlan, index: Array, step: Array, shrink: Array) -> Arr
     return np.where(index == 0, np.float32(0), value).reshape(plan.shape)
 
 
-_FARTHEST = 1 << 20  # beyond every edge, and safe in int32
+_FARTHEST = 32767  # beyond every edge at the finest step, and so at every coarser one
 UNSTARTED = 127
 """Exponent of a column of which nothing is decoded."""
 

@@ -9,8 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.codec.base import MAX_LAYERS, EncodedShard, LayerStats, ShardSpec
+from sakura.codec.bf16 import from_bf16, to_bf16
 from sakura.codec.pipeline import check_coefficients, mean_squares
 from sakura.codec.profile import CodecProfile
+from sakura.codec.transform import rotate_back
 from sakura.errors import CodecError
 
 Array = NDArray[Any]
@@ -40,7 +42,7 @@ class RawCodec:
 
     def decoder(self, spec: ShardSpec) -> RawShardDecoder:
         """See `Codec.decoder`."""
-        return RawShardDecoder(spec.tiles.num_tokens, self.profile.num_coefs)
+        return RawShardDecoder(self.profile, spec)
 
 
 class RawShardDecoder:
@@ -48,9 +50,12 @@ class RawShardDecoder:
 
     num_layers = 1
 
-    def __init__(self, num_tokens: int, num_coefs: int) -> None:
+    def __init__(self, profile: CodecProfile, spec: ShardSpec) -> None:
         """Every coefficient starts at zero."""
-        self._values = np.zeros((2 * num_tokens, num_coefs), np.float32)
+        self._values = np.zeros((2 * spec.tiles.num_tokens, profile.num_coefs), np.float32)
+        basis = profile.channel_synthesis[spec.block]
+        is_plain = basis.shape[1] == basis.shape[2] and (basis == np.eye(basis.shape[1])).all()
+        self._basis = None if is_plain else basis
         self._level = 0
 
     @property
@@ -80,16 +85,8 @@ class RawShardDecoder:
         """Float32 (2, N, H*Dh)."""
         return self._values.reshape(2, -1, self._values.shape[1]).copy()
 
-
-def to_bf16(values: Array) -> Array:
-    """Round float32 to bfloat16 bits (uint16), ties to even; CodecError when a value overflows."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded: Array = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-    if (rounded & 0x7F80 == 0x7F80).any():
-        raise CodecError("a value is too large for bfloat16")
-    return rounded
-
-
-def from_bf16(bits: Array) -> Array:
-    """Float32 of bfloat16 bits (uint16)."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+    def reconstruct(self, out: Array, is_update: bool = False) -> None:
+        """See `ShardDecoder.reconstruct`; writes all of it."""
+        coef = self._values.reshape(2, -1, self._values.shape[1])
+        values = coef if self._basis is None else rotate_back(self._basis, coef)
+        out.reshape(values.shape)[:] = values if out.dtype == np.float32 else to_bf16(values)

@@ -75,13 +75,19 @@ def inverse_channels(profile: CodecProfile, block: int, coef: Array) -> Array:
     """One component in channel space: float32 (2, N, H*D) coefficients to (2, N, H, D)."""
     _check_block(profile, block)
     _, _, num_heads, head_dim = profile.dims
-    grouped = to_groups(coef[None], profile.num_groups)
+    values = rotate_back(profile.channel_synthesis[block], coef)
+    return values.reshape(2, coef.shape[1], num_heads, head_dim)
+
+
+def rotate_back(basis_GER: Array, coef: Array) -> Array:
+    """Coefficients (2, N, H*D) by a block's channel bases to channels, float32 (2, N, H*D)."""
+    num_groups, _, rank = basis_GER.shape
+    grouped = to_groups(coef[None], num_groups)
     # Coefficients are sorted by energy: behind the last one that carries data, all are zero.
-    is_live = grouped[..., : profile.rank].any(axis=(0, 1, 2))
+    is_live = grouped[..., :rank].any(axis=(0, 1, 2))
     num_live = int(np.flatnonzero(is_live).max(initial=-1)) + 1
-    basis = profile.channel_synthesis[block][..., :num_live]
-    values = from_groups(grouped[..., :num_live] @ np.swapaxes(basis, -1, -2))
-    return values[0].reshape(2, coef.shape[1], num_heads, head_dim)
+    values = grouped[..., :num_live] @ np.swapaxes(basis_GER[..., :num_live], -1, -2)
+    return from_groups(values)[0]
 
 
 def synthesise(profile: CodecProfile, block: int, comps_C2NHD: Array, step: int) -> Array:
