@@ -26,11 +26,20 @@ class Baseline(Protocol):
     """A codec to compare with. What it shares with its decoder beforehand is free, as the codec
     profile is for SAKURA; everything else is in the bytes."""
 
-    name: str
-    shares: str
-    """What ships with the app and is not counted; "nothing" where that is so."""
-    points: tuple[float, ...]
-    """Operating points, coarsest first; what the number means is the method's business."""
+    @property
+    def name(self) -> str:
+        """For tables and plots."""
+        ...
+
+    @property
+    def shares(self) -> str:
+        """What ships with the app and is not counted; "nothing" where that is so."""
+        ...
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """Operating points, coarsest first; what the number means is the method's business."""
+        ...
 
     def encode(self, state: Array, point: float) -> bytes:
         """A state (B, 2, S, N, H, Dh) float32 as bytes: header, tables and streams.
@@ -110,15 +119,3 @@ def read_header(data: bytes) -> tuple[Shape, float]:
         raise CodecError(f"a coded state has at least {HEADER_BYTES} bytes, found {len(data)}")
     b, two, s, n, h, d, point = _HEADER.unpack_from(data)
     return (b, two, s, n, h, d), point
-
-
-def to_bf16(values: Array) -> Array:
-    """Float32 to bfloat16 bits (u16), nearest, ties to even; finite values only."""
-    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-    rounded = bits + 0x7FFF + ((bits >> 16) & 1)
-    return (rounded >> 16).astype("<u2")
-
-
-def from_bf16(bits: Array) -> Array:
-    """Bfloat16 bits (u16) to float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)

@@ -19,13 +19,12 @@ from sakura.bench.baselines.base import (
     Calibration,
     channels,
     check_state,
-    from_bf16,
     read_header,
-    to_bf16,
     write_header,
 )
 from sakura.bench.baselines.predict import GROUP_TOKENS, Quantiser, is_anchor, spread
 from sakura.bench.baselines.shared_tables import SharedTables, fit_tables
+from sakura.codec.raw import from_bf16, to_bf16
 
 Array = NDArray[Any]
 

@@ -20,19 +20,21 @@ from sakura.bench.baselines.base import (
     Calibration,
     channels,
     check_state,
-    from_bf16,
     read_header,
-    to_bf16,
     write_header,
 )
 from sakura.bench.baselines.predict import PREDICTIONS, Predictor, Quantiser
 from sakura.bench.baselines.shared_tables import SharedTables, fit_tables
+from sakura.codec.raw import from_bf16, to_bf16
 
 Array = NDArray[Any]
 
 STEPS = ("equal", "sensitivity", "absmax")
 """One step for all blocks; one per block and K|V by sensitivity; one per token by its largest
 value."""
+
+
+_POINTS = (32.0, 22.0, 16.0, 11.0, 8.0, 5.6, 4.0, 2.8, 2.0, 1.0, 0.5, 0.25)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +69,19 @@ class CacheGenTuned:
     Args:
         calibration: what means and tables are learned from.
         tuning: what the search chose.
+        points: multiples of the spread of all values.
     """
 
     name = "cachegen-tuned"
     shares = "means and tables per block, K|V, step and channel; a step per block and K|V"
-    points = (64.0, 32.0, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5, 0.25)
 
-    def __init__(self, calibration: Calibration, tuning: Tuning | None = None) -> None:
-        self.tuning = tuning or Tuning()
+    def __init__(
+        self,
+        calibration: Calibration,
+        tuning: Tuning | None = None,
+        points: tuple[float, ...] = _POINTS,
+    ) -> None:
+        self.tuning, self.points = tuning or Tuning(), points
         self._calibration = calibration
         self._unit = _spread(calibration)
         self._tables = lru_cache(maxsize=2)(self._fitted)

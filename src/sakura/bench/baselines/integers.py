@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from sakura.bench.baselines.base import (
     HEADER_BYTES,
     check_state,
-    from_bf16,
     read_header,
-    to_bf16,
     write_header,
 )
+from sakura.codec.raw import from_bf16, to_bf16
 
 Array = NDArray[Any]
 

@@ -1,4 +1,5 @@
-"""Like KVTC: principal axes over the channels of a block, uniform steps, DEFLATE.
+"""Like KVTC: principal axes over the channels of a block, uniform steps, DEFLATE or zstd,
+whichever is smaller.
 
 One basis per block and K|V over all heads at once, fitted offline; a coefficient that a coarse step
 turns into zeros costs next to nothing, so no bits are allocated explicitly. Steps follow SAKURA's
@@ -26,6 +27,7 @@ from sakura.bench.baselines.predict import Quantiser
 Array = NDArray[Any]
 
 _FARTHEST = (1 << 15) - 1
+_ZSTD_LEVEL = 12
 
 
 class KvtcLike:
@@ -52,13 +54,13 @@ class KvtcLike:
         q = np.clip(q, -_FARTHEST, _FARTHEST).astype("<i2")
         # Coefficient by coefficient, so that runs of zeros are long; low bytes, then high bytes.
         planes = np.ascontiguousarray(q.transpose(0, 1, 4, 2, 3)).ravel().view(np.uint8)
-        return write_header(state, point) + zlib.compress(planes.reshape(-1, 2).T.tobytes(), 9)
+        return write_header(state, point) + _packed(planes.reshape(-1, 2).T.tobytes())
 
     def decode(self, data: bytes) -> Array:
         """See `Baseline.decode`."""
         shape, point = read_header(data)
         b, two, s, n, h, d = shape
-        planes = np.frombuffer(zlib.decompress(data[HEADER_BYTES:]), np.uint8).reshape(2, -1)
+        planes = np.frombuffer(_unpacked(data[HEADER_BYTES:]), np.uint8).reshape(2, -1)
         q = np.ascontiguousarray(planes.T).view("<i2").reshape(b, two, h * d, s, n)
         coefs = q.transpose(0, 1, 3, 4, 2) * self._step(point)
         values = coefs @ np.swapaxes(self._basis, -1, -2)[:, :, None] + self._mean
@@ -66,6 +68,20 @@ class KvtcLike:
 
     def _step(self, point: float) -> Array:
         return np.asarray(np.float32(point * self._unit) * self._weight, np.float32)
+
+
+def _packed(planes: bytes) -> bytes:
+    """DEFLATE cannot shrink a run of zeros by more than about 1000, zstd can."""
+    import zstandard
+
+    deflated, other = zlib.compress(planes, 9), zstandard.compress(planes, _ZSTD_LEVEL)
+    return b"d" + deflated if len(deflated) <= len(other) else b"z" + other
+
+
+def _unpacked(data: bytes) -> bytes:
+    import zstandard
+
+    return zlib.decompress(data[1:]) if data[:1] == b"d" else zstandard.decompress(data[1:])
 
 
 def _principal_axes(calibration: Calibration) -> tuple[Array, float]:

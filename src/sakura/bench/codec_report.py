@@ -1,0 +1,134 @@
+"""The outcome of `sakura codec bench` as JSON, as table rows and as curves to draw. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sakura.bench.codec_points import Point
+from sakura.bench.machine import machine, versions
+from sakura.bench.rate_curves import (
+    HEADLINE_DB,
+    TARGETS_DB,
+    CurvePoint,
+    Quality,
+    bytes_at,
+    bytes_ratio,
+    curve,
+    psnr,
+    ratio_at_their_own,
+    snr,
+)
+
+OURS = "sakura"
+_PACKAGES = ("numpy", "torch", "zstandard", "constriction", "openzl")
+
+
+@dataclass(frozen=True, slots=True)
+class CodecReport:
+    """What was measured.
+
+    Args:
+        points: rate and fidelity.
+        decode: speeds on the reference shard; with `--quick`, on the first state.
+        decode_state: speeds on the first state.
+        shares: by baseline, what ships with the app and is not counted.
+        notes: remarks for people.
+    """
+
+    points: tuple[Point, ...]
+    decode: Mapping[str, Any]
+    decode_state: Mapping[str, Any]
+    shares: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    @property
+    def has_edits(self) -> bool:
+        """Whether fidelity is of edits; else it is of the states."""
+        return all(point.psnr_db is not None for point in self.points)
+
+    @property
+    def quality(self) -> Quality:
+        """What the curves are drawn over."""
+        return psnr if self.has_edits else snr
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        """Names in the order of the points."""
+        return tuple(dict.fromkeys(point.codec for point in self.points))
+
+    def curves(self) -> dict[str, list[CurvePoint]]:
+        """Mean curve of every codec."""
+        return {
+            codec: curve((p for p in self.points if p.codec == codec), self.quality)
+            for codec in self.codecs
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        curves = self.curves()
+        ours = curves[OURS]
+        others = {codec: points for codec, points in curves.items() if codec != OURS}
+        return {
+            "rate_fidelity": [point.to_json() for point in self.points],
+            "quality": "psnr_db" if self.has_edits else "nmse_db, its sign turned",
+            "bytes_ratio": {codec: bytes_ratio(ours, other) for codec, other in others.items()},
+            "bytes_ratio_at_their_own": {
+                codec: ratio_at_their_own(ours, other) for codec, other in others.items()
+            },
+            "decode": dict(self.decode),
+            "decode_state": dict(self.decode_state),
+            "shares": dict(self.shares),
+            "notes": list(self.notes),
+            "machine": machine(),
+            "versions": versions(_PACKAGES),
+        }
+
+
+HEADERS = (
+    "codec",
+    *(f"bytes at {db:g} dB" for db in TARGETS_DB),
+    *(f"ours/it {db:g}" for db in HEADLINE_DB),
+    "range, dB",
+)
+
+
+def table_rows(report: CodecReport) -> list[tuple[str, ...]]:
+    """A row a codec: bytes at the targets, our bytes over its, and what it spans."""
+    curves = report.curves()
+    rows = []
+    for codec, points in curves.items():
+        sizes = [bytes_at(points, db) for db in TARGETS_DB]
+        ratios = bytes_ratio(curves[OURS], points).values()
+        span = f"{points[0].quality:.1f} .. {points[-1].quality:.1f}" if points else "-"
+        rows.append(
+            (
+                codec,
+                *("-" if size is None else f"{size:.0f}" for size in sizes),
+                *("-" if ratio is None else f"{ratio:.3f}" for ratio in ratios),
+                span,
+            )
+        )
+    return rows
+
+
+SPEED_HEADERS = ("coder", "bytes", "decode M symbols/s")
+
+
+def speed_rows(speed: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """A row an entropy coder."""
+    coders: Sequence[Mapping[str, Any]] = speed["coders"]
+    return [(c["coder"], str(c["num_bytes"]), f"{c['decode_msymbols_per_s']:.0f}") for c in coders]
+
+
+def speed_facts(speed: Mapping[str, Any]) -> dict[str, str]:
+    """Speeds in words."""
+    versus = speed["vs_best_packaged"]
+    best = "no packaged coder of equal size" if versus is None else f"{versus:.2f}"
+    return {
+        "entropy decoder over best packaged": best,
+        "decode into K and V over memcpy": f"{speed['full_vs_memcpy']:.4f}",
+        "decode into coefficients over memcpy": f"{speed['klt_domain_vs_memcpy']:.4f}",
+        "encode": f"{speed['encode_mvalues_per_s']:.1f} M values/s",
+    }
