@@ -57,8 +57,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
 from fit_profile import edits
 
 OURS = "sakura"
-NUM_TRAINING = 12
-SEARCH_POINTS = (16.0, 8.0, 4.0, 2.0, 1.0)
+NUM_TRAINING = 9
+SEARCH_POINTS = (16.0, 5.6, 2.0, 1.0)
 SEARCH_DB = (40.0, 45.0, 50.0)
 SNR_DB = (0.0, 2.0, 4.0, 6.0, 8.0)
 QUALITIES = {"psnr_db": psnr, "snr_db": snr, "weighted_snr_db": weighted_snr}
@@ -181,7 +181,8 @@ def main() -> None:
     profile = profile_for(adapter.family)
     training = training_subjects(adapter, args.train_pool)
     calibration = calibrate([subject.state for subject in training], profile.sensitivity)
-    tuning, tried = search_tuning(calibration, training[:3])
+    few = calibrate([subject.state for subject in training[3:]], profile.sensitivity)
+    tuning, tried = search_tuning(few, training[:3])
     subjects = test_subjects(adapter, args.per_task, args.pool)
     baselines = [
         CacheGenTuned(calibration, tuning) if baseline.name == CacheGenTuned.name else baseline

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sakura.bench.baselines import Baseline, all_baselines, calibrate
-from sakura.bench.codec_inputs import Setting, load_state, load_subjects
+from sakura.bench.codec_inputs import Setting, is_state_file, load_state, load_subjects
 from sakura.bench.codec_points import (
     PACKINGS,
     Point,
@@ -71,7 +71,8 @@ def run_codec_bench(options: CodecBenchOptions, stage: Stage) -> CodecReport:
     """
     stage("read the states", 0.0)
     notes: list[str] = []
-    adapter = None if options.model == "none" else load_model(options.model)
+    needs_model = options.model != "none" and not all(map(is_state_file, options.inputs or [""]))
+    adapter = load_model(options.model) if needs_model else None
     subjects = load_subjects(options.inputs, Setting(adapter, notes))
     profile = _profile(options, subjects, notes)
     baselines = _baselines(options, subjects, profile, notes)

@@ -112,8 +112,13 @@ def load_state(path: Path) -> dict[str, Array]:
     return {**arrays, "state": state}
 
 
+def is_state_file(source: str) -> bool:
+    """Whether an input is a bare state, by its name."""
+    return Path(source).suffix in (".npz", ".safetensors")
+
+
 def _load(source: str, setting: Setting) -> Subject:
-    if Path(source).suffix in (".npz", ".safetensors"):
+    if is_state_file(source):
         arrays = load_state(Path(source))
         mass, shape = arrays.get("mass"), arrays["state"].shape
         if mass is not None and mass.shape != (shape[0], shape[3]):

@@ -73,7 +73,7 @@ PACKINGS: Mapping[str, tuple[PackOptions, ...]] = MappingProxyType(
         "sakura": (PackOptions(), PackOptions(target_db=46.0, top_db=55.0)),
         "sakura, one level": tuple(
             PackOptions(num_levels=1, target_level=0, target_db=db, top_db=db)
-            for db in (38.0, 46.0, 54.0)
+            for db in (42.0, 50.0)
         ),
     }
 )

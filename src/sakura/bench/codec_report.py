@@ -9,7 +9,6 @@ from typing import Any
 from sakura.bench.codec_points import Point
 from sakura.bench.machine import machine, versions
 from sakura.bench.rate_curves import (
-    HEADLINE_DB,
     TARGETS_DB,
     CurvePoint,
     Quality,
@@ -22,6 +21,8 @@ from sakura.bench.rate_curves import (
 )
 
 OURS = "sakura"
+_STATE_DB = (3.0, 6.0, 9.0, 12.0)
+"""Where the fidelity of a bare state is compared: signal to error in dB."""
 _PACKAGES = ("numpy", "torch", "zstandard", "constriction", "openzl")
 
 
@@ -54,6 +55,11 @@ class CodecReport:
         return psnr if self.has_edits else snr
 
     @property
+    def targets(self) -> tuple[float, ...]:
+        """Qualities to compare at, in dB; the last is not in the ratios."""
+        return TARGETS_DB if self.has_edits else _STATE_DB
+
+    @property
     def codecs(self) -> tuple[str, ...]:
         """Names in the order of the points."""
         return tuple(dict.fromkeys(point.codec for point in self.points))
@@ -73,7 +79,10 @@ class CodecReport:
         return {
             "rate_fidelity": [point.to_json() for point in self.points],
             "quality": "psnr_db" if self.has_edits else "nmse_db, its sign turned",
-            "bytes_ratio": {codec: bytes_ratio(ours, other) for codec, other in others.items()},
+            "bytes_ratio": {
+                codec: bytes_ratio(ours, other, self.targets[:-1])
+                for codec, other in others.items()
+            },
             "bytes_ratio_at_their_own": {
                 codec: ratio_at_their_own(ours, other) for codec, other in others.items()
             },
@@ -86,12 +95,14 @@ class CodecReport:
         }
 
 
-HEADERS = (
-    "codec",
-    *(f"bytes at {db:g} dB" for db in TARGETS_DB),
-    *(f"ours/it {db:g}" for db in HEADLINE_DB),
-    "range, dB",
-)
+def headers(report: CodecReport) -> tuple[str, ...]:
+    """Of `table_rows`."""
+    return (
+        "codec",
+        *(f"{db:g} dB, bytes" for db in report.targets),
+        *(f"{db:g} dB, ratio" for db in report.targets[:-1]),
+        "range, dB",
+    )
 
 
 def table_rows(report: CodecReport) -> list[tuple[str, ...]]:
@@ -99,8 +110,8 @@ def table_rows(report: CodecReport) -> list[tuple[str, ...]]:
     curves = report.curves()
     rows = []
     for codec, points in curves.items():
-        sizes = [bytes_at(points, db) for db in TARGETS_DB]
-        ratios = bytes_ratio(curves[OURS], points).values()
+        sizes = [bytes_at(points, db) for db in report.targets]
+        ratios = bytes_ratio(curves[OURS], points, report.targets[:-1]).values()
         span = f"{points[0].quality:.1f} .. {points[-1].quality:.1f}" if points else "-"
         rows.append(
             (

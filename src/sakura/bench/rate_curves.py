@@ -14,7 +14,6 @@ from sakura.bench.codec_points import Point
 Quality = Callable[[Point], float | None]
 
 TARGETS_DB = (35.0, 40.0, 45.0, 50.0)
-HEADLINE_DB = TARGETS_DB[:3]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,9 @@ def bytes_at(points: Sequence[CurvePoint], quality: float) -> float | None:
 
 
 def bytes_ratio(
-    ours: Sequence[CurvePoint], theirs: Sequence[CurvePoint], targets: Sequence[float] = HEADLINE_DB
+    ours: Sequence[CurvePoint],
+    theirs: Sequence[CurvePoint],
+    targets: Sequence[float] = TARGETS_DB[:3],
 ) -> dict[str, float | None]:
     """Our bytes over theirs at each quality, by "35" and so on; None where either curve does not
     reach from below to above."""

@@ -68,14 +68,14 @@ def bench(
 def show(report: CodecReport) -> None:
     """Tables on stdout, remarks on stderr."""
     from sakura.bench.codec_report import (
-        HEADERS,
         SPEED_HEADERS,
+        headers,
         speed_facts,
         speed_rows,
         table_rows,
     )
 
-    click.echo(table(HEADERS, table_rows(report)))
+    click.echo(table(headers(report), table_rows(report)))
     click.echo()
     click.echo(table(SPEED_HEADERS, speed_rows(report.decode)))
     click.echo()

@@ -45,7 +45,7 @@ class CacheGenPaper:
     def __init__(self, calibration: Calibration) -> None:
         self._states = calibration.states
         self._spread = _delta_spread(calibration.states)
-        self._tables = lru_cache(maxsize=2)(self._fitted)
+        self._tables = lru_cache(maxsize=len(self.points))(self._fitted)
 
     def encode(self, state: Array, point: float) -> bytes:
         """See `Baseline.encode`."""

@@ -8,6 +8,7 @@ codes as zeros instead of NaN, sizes of streams are stored in 16 bits, the conta
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +73,7 @@ class CacheGenShipped:
         for chunk in values:
             scale = to_bf16(np.abs(chunk).max(2, initial=0, keepdims=True))
             symbols = _quantised(chunk, from_bf16(scale), bins // 2 - 1)
-            symbols = symbols.reshape(-1, symbols.shape[-1])
+            symbols = symbols.reshape(math.prod(symbols.shape[:-1]), symbols.shape[-1])
             cdf = chunk_cdf(symbols, int(bins.max()))
             parts += [scale.tobytes(), cdf.tobytes(), *_streams(symbols, cdf)]
         return b"".join(parts)

@@ -84,7 +84,7 @@ class CacheGenTuned:
         self.tuning, self.points = tuning or Tuning(), points
         self._calibration = calibration
         self._unit = _spread(calibration)
-        self._tables = lru_cache(maxsize=2)(self._fitted)
+        self._tables = lru_cache(maxsize=len(points))(self._fitted)
 
     def encode(self, state: Array, point: float) -> bytes:
         """See `Baseline.encode`."""

@@ -26,7 +26,7 @@ class SharedTables:
     """Distributions of integers -limit .. limit.
 
     Args:
-        probabilities: (G, 2 * limit + 1) float64.
+        probabilities: (G, 2 * limit + 1) float32.
     """
 
     probabilities: Array
@@ -68,14 +68,6 @@ class SharedTables:
         symbols.ravel()[escapes["place"]] = escapes["value"]
         return symbols, start + num_bytes
 
-    def entropy_bits(self, symbols: Array) -> float:
-        """Ideal size of symbols (G, n) under the tables, escapes at their plain size."""
-        limit = self.limit
-        is_escaped = np.abs(symbols) > limit
-        kept = np.where(is_escaped, 0, symbols) + limit
-        chosen = np.take_along_axis(self.probabilities, kept, 1)
-        return float(-np.log2(chosen).sum() + 8 * _ESCAPE.itemsize * is_escaped.sum())
-
     def _models(self) -> Iterable[Any]:
         import constriction
 
@@ -100,4 +92,5 @@ def fit_tables(symbols: Iterable[Array]) -> SharedTables:
     spread = ((counts * values).sum(1, keepdims=True) + 0.5) / (total + 1)
     prior = np.exp(-values / np.maximum(spread, 0.05)) + 1e-9
     prior /= prior.sum(1, keepdims=True)
-    return SharedTables((counts + _PRIOR * prior) / (total + _PRIOR))
+    smoothed = (counts + _PRIOR * prior) / (total + _PRIOR)
+    return SharedTables(smoothed.astype(np.float32))
