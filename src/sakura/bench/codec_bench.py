@@ -24,6 +24,7 @@ from sakura.bench.codec_points import (
 )
 from sakura.bench.codec_report import CodecReport
 from sakura.bench.codec_speed import encode_shards, measure_speed, reference_shards
+from sakura.bench.machine import missing_modules
 from sakura.bench.state_bundle import BareState, bare_scales, shard_coefs
 from sakura.bench.subjects import Subject
 from sakura.codec import CodecProfile, SakuraCodec, fit_profile, load_profile
@@ -69,6 +70,11 @@ def run_codec_bench(options: CodecBenchOptions, stage: Stage) -> CodecReport:
     Raises:
         SakuraError: inputs, a model or a profile that cannot be used.
     """
+    if missing := missing_modules("bench"):
+        raise InputError(
+            f"codec bench needs what is not installed: {', '.join(missing)}",
+            hint='pip install "sakura-kv[bench]"',
+        )
     stage("read the states", 0.0)
     notes: list[str] = []
     needs_model = options.model != "none" and not all(map(is_state_file, options.inputs or [""]))

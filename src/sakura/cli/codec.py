@@ -89,12 +89,12 @@ def draw(report: CodecReport, path: Path) -> None:
     from sakura.bench.codec_report import OURS
     from sakura.viz.rd import Labels, write_curves
 
-    num_elements = {8 * p.num_bytes / p.bits_per_element for p in report.points}
-    per_byte = 8 * len(num_elements) / sum(num_elements)
+    sizes = {p.subject: 8 * p.num_bytes / p.bits_per_element for p in report.points}
+    per_byte = 8 * len(sizes) / sum(sizes.values())
     curves = {
         codec: [(point.num_bytes * per_byte, point.quality) for point in points]
         for codec, points in report.curves().items()
     }
     quality = "PSNR of the edit, dB" if report.has_edits else "signal to error of K and V, dB"
-    title = f"{len(num_elements)} states, mean"
+    title = f"Mean of {len(sizes)} states"
     write_curves(path, curves, OURS, Labels(title, quality))
