@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from PIL import Image
 
 from sakura.cli import run
+from sakura.cli.codec import bench
 from tests.bench.baseline_contract import correlated_state
 
 
@@ -44,6 +46,13 @@ def test_json_on_stdout_is_one_document(state: str, capsys: pytest.CaptureFixtur
     out, err = capsys.readouterr()
     assert {"rate_fidelity", "bytes_ratio", "decode"} <= set(json.loads(out))
     assert err == ""
+
+
+def test_the_guide_has_every_option() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/codec.md").read_text()
+    listed = set(re.findall(r"^\| `(--[a-z]+)", guide, re.MULTILINE))
+    options = {name for option in bench.params for name in option.opts if name.startswith("--")}
+    assert listed == options
 
 
 def test_missing_state(capsys: pytest.CaptureFixture[str]) -> None:
