@@ -132,10 +132,13 @@ def _baselines(
     options: CodecBenchOptions, subjects: list[Subject], profile: CodecProfile, notes: list[str]
 ) -> list[Baseline]:
     states = [load_state(path)["state"] for path in options.calibration]
+    sensitivity = np.asarray(profile.sensitivity)
     if not states:
         notes.append("the calibrated baselines learned from the states themselves: in their favour")
+        # Not the means, though: those of so few states would be most of what there is to send.
         states = [subject.state for subject in subjects]
-    return all_baselines(calibrate(states, np.asarray(profile.sensitivity)))
+        return all_baselines(calibrate(states, sensitivity, np.asarray(profile.mean)))
+    return all_baselines(calibrate(states, sensitivity))
 
 
 def _dims(state: Array) -> tuple[int, int, int, int]:

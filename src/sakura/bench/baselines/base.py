@@ -77,8 +77,15 @@ class Calibration:
         return weight[:, :, None, None, None].astype(np.float32)
 
 
-def calibrate(states: list[Array], sensitivity: Array | None = None) -> Calibration:
+def calibrate(
+    states: list[Array], sensitivity: Array | None = None, mean: Array | None = None
+) -> Calibration:
     """Learn from states of templates.
+
+    Args:
+        states: (B, 2, S, N, H, Dh) each.
+        sensitivity: (B, 2), see `Calibration`.
+        mean: (B, 2, S, H, Dh) where it is known better than from these states.
 
     Raises:
         CodecError: no states, or states of different models.
@@ -86,8 +93,10 @@ def calibrate(states: list[Array], sensitivity: Array | None = None) -> Calibrat
     if not states or len({s.shape[:3] + s.shape[4:] for s in states}) != 1:
         raise CodecError(f"{len(states)} calibration states, expected some, all of one model")
     flat = tuple(channels(check_state(state)) for state in states)
-    num_tokens = sum(state.shape[3] for state in flat)
-    mean = sum(state.sum(3, keepdims=True, dtype=np.float64) for state in flat) / max(num_tokens, 1)
+    if mean is None:
+        total = sum(state.sum(3, keepdims=True, dtype=np.float64) for state in flat)
+        mean = total / max(sum(state.shape[3] for state in flat), 1)
+    mean = mean.reshape(*flat[0].shape[:3], 1, flat[0].shape[4])
     if sensitivity is None:
         sensitivity = np.ones(flat[0].shape[:2], np.float32)
     return Calibration(flat, sensitivity, np.asarray(mean, np.float32))
