@@ -7,6 +7,8 @@ state itself. Needs the `bench` and `train` extras.
 
     python benchmarks/codec_baselines.py --per-task 2 --train-pool POOL \
         --out docs/results/codec_baselines.json --plot docs/results/codec_rate.png
+
+`--again FILE` makes the comparisons anew from the points of an earlier run.
 """
 
 from __future__ import annotations
@@ -113,8 +115,14 @@ def measure(
 
 
 def without_head(points: Sequence[Point]) -> list[Point]:
-    """Points at the bytes of their streams alone; free ones cost a byte, to have a logarithm."""
-    return [replace(p, num_bytes=max(p.num_bytes - p.head_bytes, 1)) for p in points]
+    """Points at the bytes of their streams alone; those without any have no place on a curve over
+    log bytes, and their whole operating point goes."""
+    free = {(p.codec, p.point) for p in points if p.num_bytes == p.head_bytes}
+    return [
+        replace(p, num_bytes=p.num_bytes - p.head_bytes)
+        for p in points
+        if (p.codec, p.point) not in free
+    ]
 
 
 def compare(points: Sequence[Point], quality: Callable[[Point], float | None]) -> dict[str, Any]:
@@ -167,39 +175,25 @@ def draw(points: Sequence[Point], num_elements: float, path: Path) -> None:
     write_curves(path, curves, OURS, Labels(title, quality))
 
 
-def main() -> None:
-    """Entry point."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--per-task", type=int, default=2, help="unseen templates of each task")
-    parser.add_argument("--train-pool", type=Path, required=True, help="rendered training split")
-    parser.add_argument("--pool", type=Path, help="rendered test split; default: render it")
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    parser.add_argument("--plot", type=Path, help="PNG file to write")
-    args = parser.parse_args()
+def run_study(per_task: int, train_pool: Path, pool: Path | None) -> dict[str, Any]:
+    """Search the tuning, measure every codec."""
     torch.set_num_threads(1)
     adapter = MiniAdapter.load(None)
     profile = profile_for(adapter.family)
-    training = training_subjects(adapter, args.train_pool)
-    calibration = calibrate([subject.state for subject in training], profile.sensitivity)
+    training = training_subjects(adapter, train_pool)
     few = calibrate([subject.state for subject in training[3:]], profile.sensitivity)
     tuning, tried = search_tuning(few, training[:3])
-    subjects = test_subjects(adapter, args.per_task, args.pool)
+    calibration = calibrate([subject.state for subject in training], profile.sensitivity)
+    subjects = test_subjects(adapter, per_task, pool)
     baselines = [
         CacheGenTuned(calibration, tuning) if baseline.name == CacheGenTuned.name else baseline
         for baseline in all_baselines(calibration)
     ]
     points = measure(subjects, baselines, profile)
-    tasks = dict.fromkeys(subject.task for subject in subjects)
-    result = {
+    return {
         "tuning": asdict(tuning),
         "search": tried,
         "shares": {baseline.name: baseline.shares for baseline in baselines},
-        "mean": {name: compare(points, quality) for name, quality in QUALITIES.items()},
-        "streams_only": compare(without_head(points), psnr),
-        "tasks": {
-            task: compare([p for p in points if p.task == task], psnr)["bytes_ratio"]
-            for task in tasks
-        },
         "num_elements": {subject.name: subject.state.size for subject in subjects},
         "rate_fidelity": [point.to_json() for point in points],
         "weights": adapter.identity().weights_digest,
@@ -207,10 +201,43 @@ def main() -> None:
         "machine": machine(),
         "versions": versions(("numpy", "torch", "constriction", "zstandard")),
     }
+
+
+def compared(points: Sequence[Point]) -> dict[str, Any]:
+    """Means over all templates and ratios task by task."""
+    tasks = dict.fromkeys(point.task for point in points)
+    return {
+        "mean": {name: compare(points, quality) for name, quality in QUALITIES.items()},
+        "streams_only": compare(without_head(points), psnr),
+        "tasks": {
+            task: compare([p for p in points if p.task == task], psnr)["bytes_ratio"]
+            for task in tasks
+        },
+    }
+
+
+def main() -> None:
+    """Entry point."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--per-task", type=int, default=2, help="unseen templates of each task")
+    parser.add_argument("--train-pool", type=Path, help="rendered training split")
+    parser.add_argument("--again", type=Path, help="JSON of an earlier run; measure nothing")
+    parser.add_argument("--pool", type=Path, help="rendered test split; default: render it")
+    parser.add_argument("--out", type=Path, help="JSON file to write")
+    parser.add_argument("--plot", type=Path, help="PNG file to write")
+    args = parser.parse_args()
+    if args.again:
+        measured = json.loads(args.again.read_text())
+    elif args.train_pool:
+        measured = run_study(args.per_task, args.train_pool, args.pool)
+    else:
+        parser.error("name --train-pool or --again")
+    points = [Point(**row) for row in measured["rate_fidelity"]]
     if args.out:
-        args.out.write_text(json.dumps(rounded(result), indent=1) + "\n")
+        result = rounded({**measured, **compared(points)})
+        args.out.write_text(json.dumps(result, indent=1) + "\n")
     if args.plot:
-        draw(points, fmean(subject.state.size for subject in subjects), args.plot)
+        draw(points, fmean(measured["num_elements"].values()), args.plot)
 
 
 if __name__ == "__main__":
