@@ -86,7 +86,8 @@ def single_points(result: dict[str, Any]) -> str:
 
 
 def levels(result: dict[str, Any]) -> str:
-    """The default bundle, level by level: everything up to it, means over the templates."""
+    """The default bundle, level by level: everything up to it, means over the templates; its share
+    of bfloat16 state is that of all templates together."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in result["rate_fidelity"]:
         if row["codec"] == OURS and row["point"].startswith(DEFAULT):
@@ -99,10 +100,8 @@ def levels(result: dict[str, Any]) -> str:
             fmean(p["num_bytes"] - p["head_bytes"] for p in points),
             fmean(p["picture_bytes"] for p in points),
         ]
-        share = fmean(r / p["num_bytes"] for r, p in zip(raw, points, strict=True))
-        with_picture = fmean(
-            r / (p["num_bytes"] + p["picture_bytes"]) for r, p in zip(raw, points, strict=True)
-        )
+        share = sum(raw) / sum(p["num_bytes"] for p in points)
+        with_picture = sum(raw) / sum(p["num_bytes"] + p["picture_bytes"] for p in points)
         qualities = [p["psnr_db"] for p in points]
         rows.append(
             [
