@@ -23,7 +23,12 @@ from sakura.bench.codec_points import (
     bundle_points,
 )
 from sakura.bench.codec_report import CodecReport
-from sakura.bench.codec_speed import encode_shards, measure_speed, reference_shards
+from sakura.bench.codec_speed import (
+    encode_shards,
+    measure_baselines,
+    measure_speed,
+    reference_shards,
+)
 from sakura.bench.machine import missing_modules
 from sakura.bench.state_bundle import BareState, bare_scales, shard_coefs
 from sakura.bench.subjects import Subject
@@ -92,8 +97,9 @@ def run_codec_bench(options: CodecBenchOptions, stage: Stage) -> CodecReport:
     coefs = shard_coefs(bare, bare_scales(bare)[_SPEED_SCALE])
     own = measure_speed(encode_shards(SakuraCodec(profile), coefs), repeats)
     reference = own if options.quick else measure_speed(reference_shards(), repeats)
-    notes += own.pop("notes")
-    reference.pop("notes", None)
+    own = {**own, "codecs": measure_baselines(baselines, subjects[0].state, 1)}
+    notes += reference.pop("notes")
+    own.pop("notes", None)
     shares = {baseline.name: baseline.shares for baseline in baselines}
     return CodecReport(tuple(points), reference, own, shares, tuple(notes))
 

@@ -133,6 +133,18 @@ def speed_rows(speed: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [(c["coder"], str(c["num_bytes"]), f"{c['decode_msymbols_per_s']:.0f}") for c in coders]
 
 
+CODEC_SPEED_HEADERS = ("codec", "encode M values/s", "decode M values/s")
+
+
+def codec_speed_rows(speed: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """A row a whole codec, on the first state."""
+    codecs = [{**speed, "codec": OURS}, *speed["codecs"]]
+    return [
+        (c["codec"], f"{c['encode_mvalues_per_s']:.1f}", f"{c['decode_mvalues_per_s']:.1f}")
+        for c in codecs
+    ]
+
+
 def speed_facts(speed: Mapping[str, Any]) -> dict[str, str]:
     """Speeds in words."""
     versus = speed["vs_best_packaged"]

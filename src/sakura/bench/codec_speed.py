@@ -7,13 +7,14 @@ interface, so that whatever that does is what is measured.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sakura.bench.baselines import Baseline
 from sakura.bench.packaged_coders import PackagedCoder, packaged_coders
 from sakura.codec import SakuraCodec, ShardSpec, TilePlan, identity_profile, inverse_channels
 from sakura.codec.quantize import layer_symbols, quantize_columns
@@ -76,7 +77,7 @@ def measure_speed(coded: CodedShards, repeats: int = 5) -> dict[str, Any]:
         `vs_best_packaged`: symbols a second of our entropy decoder over the fastest packaged
         coder of equal ratio, None where none is; `full_vs_memcpy`, `klt_domain_vs_memcpy`: time to
         copy the bfloat16 output over time to decode into channels, or into coefficients;
-        `encode_mvalues_per_s`; what they are made from; `notes` on coders that are missing.
+        `encode_mvalues_per_s`, `decode_mvalues_per_s` (into channels); what they are made from; `notes` on coders that are missing.
     """
     codec, num_values = coded.codec, coded.num_values
     entropy_s = best_s(lambda: _decode(coded, _feed), repeats)
@@ -100,6 +101,7 @@ def measure_speed(coded: CodedShards, repeats: int = 5) -> dict[str, Any]:
         "full_vs_memcpy": copy_s / full_s,
         "klt_domain_vs_memcpy": copy_s / klt_s,
         "encode_mvalues_per_s": num_values / encode_s / 1e6,
+        "decode_mvalues_per_s": num_values / full_s / 1e6,
         "num_values": num_values,
         "num_symbols": num_symbols,
         "milliseconds": {
@@ -132,6 +134,33 @@ def measure_coder(coder: PackagedCoder, blocks: list[Array], repeats: int) -> di
         "decode_msymbols_per_s": num_symbols / best_s(decode, repeats) / 1e6,
         "encode_msymbols_per_s": num_symbols / encode_s / 1e6,
     }
+
+
+def measure_baselines(
+    baselines: Sequence[Baseline], state: Array, repeats: int
+) -> list[dict[str, Any]]:
+    """Speed of whole codecs at the middle one of their operating points, tables fitted before.
+
+    They are written for their bytes, in numpy: CacheGen's own coder runs on a GPU.
+    """
+    rows = []
+    for baseline in baselines:
+        point = baseline.points[len(baseline.points) // 2]
+        data = baseline.encode(state, point)
+        times = (
+            best_s(lambda b=baseline, p=point: b.encode(state, p), repeats),
+            best_s(lambda b=baseline, d=data: b.decode(d), repeats),
+        )
+        encode_rate, decode_rate = (state.size / t / 1e6 for t in times)
+        rows.append(
+            {
+                "codec": baseline.name,
+                "point": f"{point:g}",
+                "encode_mvalues_per_s": encode_rate,
+                "decode_mvalues_per_s": decode_rate,
+            }
+        )
+    return rows
 
 
 def symbol_blocks(coded: CodedShards) -> list[Array]:

@@ -68,7 +68,9 @@ def bench(
 def show(report: CodecReport) -> None:
     """Tables on stdout, remarks on stderr."""
     from sakura.bench.codec_report import (
+        CODEC_SPEED_HEADERS,
         SPEED_HEADERS,
+        codec_speed_rows,
         headers,
         speed_facts,
         speed_rows,
@@ -76,6 +78,8 @@ def show(report: CodecReport) -> None:
     )
 
     click.echo(table(headers(report), table_rows(report)))
+    click.echo()
+    click.echo(table(CODEC_SPEED_HEADERS, codec_speed_rows(report.decode_state)))
     click.echo()
     click.echo(table(SPEED_HEADERS, speed_rows(report.decode)))
     click.echo()
