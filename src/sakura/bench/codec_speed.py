@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,8 @@ def measure_speed(coded: CodedShards, repeats: int = 5) -> dict[str, Any]:
         `vs_best_packaged`: symbols a second of our entropy decoder over the fastest packaged
         coder of equal ratio, None where none is; `full_vs_memcpy`, `klt_domain_vs_memcpy`: time to
         copy the bfloat16 output over time to decode into channels, or into coefficients;
-        `encode_mvalues_per_s`, `decode_mvalues_per_s` (into channels); what they are made from; `notes` on coders that are missing.
+        `encode_mvalues_per_s`, `decode_mvalues_per_s` (into channels); what they are made from;
+        `notes` on coders that are missing.
     """
     codec, num_values = coded.codec, coded.num_values
     entropy_s = best_s(lambda: _decode(coded, _feed), repeats)
@@ -148,8 +150,8 @@ def measure_baselines(
         point = baseline.points[len(baseline.points) // 2]
         data = baseline.encode(state, point)
         times = (
-            best_s(lambda b=baseline, p=point: b.encode(state, p), repeats),
-            best_s(lambda b=baseline, d=data: b.decode(d), repeats),
+            best_s(partial(baseline.encode, state, point), repeats),
+            best_s(partial(baseline.decode, data), repeats),
         )
         encode_rate, decode_rate = (state.size / t / 1e6 for t in times)
         rows.append(
