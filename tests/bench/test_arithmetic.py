@@ -4,6 +4,7 @@ trips."""
 from __future__ import annotations
 
 import hashlib
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -45,10 +46,14 @@ def test_size_is_near_the_entropy() -> None:
     assert 8 * sizes.sum() - ideal < 200 * 12
 
 
+needs_coder = pytest.mark.skipif(find_spec("constriction") is None, reason="not installed")
+
+
 def laplacian(seed: int, length: int, spread: float = 2.0) -> np.ndarray:
     return np.rint(np.random.default_rng(seed).laplace(0, spread, (6, length))).astype(np.int32)
 
 
+@needs_coder
 def test_shared_tables_are_within_half_a_percent_of_their_entropy() -> None:
     tables = fit_tables([laplacian(0, 4000)])
     symbols = laplacian(1, 4000)
@@ -59,6 +64,7 @@ def test_shared_tables_are_within_half_a_percent_of_their_entropy() -> None:
     assert 8 * len(tables.encode(symbols)) < 1.005 * ideal + 8 * 16
 
 
+@needs_coder
 @pytest.mark.parametrize("length", [0, 1, 57])
 def test_shared_tables_escape_what_they_have_not_seen(length: int) -> None:
     tables = fit_tables([laplacian(0, 100)])
@@ -71,6 +77,7 @@ def test_shared_tables_escape_what_they_have_not_seen(length: int) -> None:
     assert used == len(data)
 
 
+@needs_coder
 def test_a_row_of_zeros_costs_next_to_nothing() -> None:
     tables = fit_tables([np.zeros((6, 3000), np.int32)])
     assert len(tables.encode(np.zeros((6, 1000), np.int32))) < 24

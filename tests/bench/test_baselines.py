@@ -29,6 +29,7 @@ from sakura.bench.baselines.predict import GROUP_TOKENS
 from sakura.errors import CodecError
 from tests.bench.baseline_contract import BaselineContract, correlated_state, per_token
 
+pytest.importorskip("constriction")
 Array = NDArray[Any]
 
 BF16 = 2.0**-8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sakura.pack import PackOptions, pack
 from tests.bench.baseline_contract import correlated_state
 from tests.pack.toy import ToyAdapter, toy_profile, toy_template
 
+needs_coder = pytest.mark.skipif(find_spec("constriction") is None, reason="not installed")
 REQUEST = Request(np.full((8, 8, 3), 90, np.uint8), seed=3)
 
 
@@ -143,6 +145,7 @@ def test_safetensors(tmp_path: Path) -> None:
     assert (load_state(tmp_path / "state.safetensors")["state"] == state).all()
 
 
+@needs_coder
 def test_the_whole_on_bare_states(tmp_path: Path) -> None:
     for seed in range(3):
         np.savez(tmp_path / f"{seed}.npz", state=correlated_state(seed, 40))
@@ -168,6 +171,7 @@ def test_the_whole_on_bare_states(tmp_path: Path) -> None:
         assert len(row) == len(headers(report))
 
 
+@needs_coder
 def test_states_of_two_models_are_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", state=correlated_state(0))
     np.savez(tmp_path / "b.npz", state=correlated_state(0, dims=(1, 2, 1, 1, 2)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,9 @@ from sakura.cli.codec import bench
 from tests.bench.baseline_contract import correlated_state
 
 
+needs_coder = pytest.mark.skipif(find_spec("constriction") is None, reason="not installed")
+
+
 @pytest.fixture
 def state(tmp_path: Path) -> str:
     path = tmp_path / "state.npz"
@@ -22,6 +26,7 @@ def state(tmp_path: Path) -> str:
     return str(path)
 
 
+@needs_coder
 def test_tables_file_and_plot(
     state: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -41,6 +46,7 @@ def test_tables_file_and_plot(
     assert row["bits_per_element"] == pytest.approx(16 + 8 * 28 / elements, rel=1e-4)
 
 
+@needs_coder
 def test_json_on_stdout_is_one_document(state: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["codec", "bench", state, "--model", "none", "--quick", "--json", "-"]) == 0
     out, err = capsys.readouterr()
@@ -55,6 +61,7 @@ def test_the_guide_has_every_option() -> None:
     assert listed == options
 
 
+@needs_coder
 def test_missing_state(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["codec", "bench", "missing.npz", "--model", "none"]) == 2
     assert "cannot read a state" in capsys.readouterr().err
