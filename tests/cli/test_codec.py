@@ -15,7 +15,6 @@ from sakura.cli import run
 from sakura.cli.codec import bench
 from tests.bench.baseline_contract import correlated_state
 
-
 needs_coder = pytest.mark.skipif(find_spec("constriction") is None, reason="not installed")
 
 
