@@ -36,7 +36,7 @@ $(READY): $(INPUTS)
 	  echo "SAKURA needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." >&2; \
 	  echo "hint: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[http,cloud,torch,serve,viz,dev]'
+	$(BIN)/python -m pip install -qq -c constraints.txt -e '.[http,cloud,torch,serve,viz,bench,dev]'
 	@test -e src/sakura/codec/_core.so || { \
 	  echo "The native codec core was not built; the numpy codec does the same, slowly." >&2; \
 	  echo "hint: install g++ 10 or newer (or clang), then: make clean $(MAKECMDGOALS)" >&2; }

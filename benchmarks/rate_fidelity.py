@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,19 +19,10 @@ from typing import Any
 import numpy as np
 import torch
 from bench_model import Unseen, unseen_pairs
-from numpy.typing import NDArray
 
+from sakura.bench.bundle_levels import head_of, level_states
 from sakura.bench.machine import machine, versions
-from sakura.codec import (
-    CodecProfile,
-    ShardSpec,
-    TilePlan,
-    create_codec,
-    inverse_channels,
-    load_profile,
-    synthesise,
-)
-from sakura.format import Head, read_head
+from sakura.codec import load_profile
 from sakura.models.base import Adapter, Request
 from sakura.models.mini import MiniAdapter
 from sakura.models.registry import profile_for
@@ -40,31 +30,6 @@ from sakura.pack import PackOptions, pack
 from sakura.pack.capture import capture
 from sakura.pack.edits import Injection, edit_injected, mse_inside, to_db
 from sakura.pack.neutral import neutral_reference
-
-Array = NDArray[Any]
-
-
-def level_states(data: bytes, head: Head, profile: CodecProfile) -> Iterator[Array]:
-    """State (B, 2, S, N, H, Dh) at each level of a bundle, rows in the bundle's token order."""
-    manifest, codec = head.manifest, create_codec(head.manifest.codec.id, profile)
-    num_blocks, num_steps = manifest.geometry.num_blocks, manifest.num_components
-    decoders = {}
-    for shard in manifest.shards:
-        tiles = TilePlan(manifest.tiles.widths, manifest.tiles.gains[shard.block])
-        spec = ShardSpec(shard.block, shard.component, shard.delta, tiles)
-        decoders[shard.block, shard.component] = codec.decoder(spec)
-    for level in range(manifest.num_levels):
-        for shard in manifest.shards:
-            start, end = head.span(shard.layers[level])
-            decoder = decoders[shard.block, shard.component]
-            decoder.feed_layer(level, data[start:end], complete=True)
-        blocks = []
-        for block in range(num_blocks):
-            coefs = (decoders[block, c].coefficients() for c in range(num_steps))
-            comps = np.stack([inverse_channels(profile, block, coef) for coef in coefs])
-            steps = [synthesise(profile, block, comps, step) for step in range(num_steps)]
-            blocks.append(np.stack(steps, 1))
-        yield np.stack(blocks)
 
 
 def measure(adapter: Adapter, pair: Unseen, options: PackOptions, seed: int) -> dict[str, Any]:
@@ -74,7 +39,7 @@ def measure(adapter: Adapter, pair: Unseen, options: PackOptions, seed: int) -> 
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a.skv"
         report, data = pack(adapter, pair.template, path, options), path.read_bytes()
-    head = read_head(lambda offset, length: data[offset : offset + length], len(data))
+    head = head_of(data)
     order = head.manifest.importance_order
     captured = capture(adapter, pair.template, [neutral_reference(options.neutral, pair.template)])
     rows = np.searchsorted(captured.tokens, order)

@@ -111,7 +111,8 @@ def test_options_in_the_guide_exist() -> None:
     for verb in VERBS:
         command = cli.cli.get_command(context, verb)
         assert command is not None
-        known |= {name for option in command.params for name in option.opts}
+        parts = [command, *getattr(command, "commands", {}).values()]
+        known |= {name for part in parts for option in part.params for name in option.opts}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE)) <= known
 
 

@@ -17,6 +17,7 @@ EXTRAS = {
     "torch": ("torch", "diffusers", "safetensors"),
     "serve": ("starlette", "uvicorn"),
     "viz": ("matplotlib",),
+    "bench": ("constriction", "zstandard"),
 }
 """Modules that an extra brings, and that decide whether it is there."""
 

@@ -17,7 +17,8 @@ _USES = {
     "cloud": "bundles in S3, GCS and Azure",
     "torch": "pack, edit, demo",
     "serve": "serve, demo",
-    "viz": "timelines, demo",
+    "viz": "timelines, plots, demo",
+    "bench": "codec bench",
 }
 
 
