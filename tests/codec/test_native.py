@@ -60,7 +60,7 @@ def test_a_core_of_another_version_is_refused_with_a_hint() -> None:
             return 0
 
     stale: Any = lambda path: OldCore  # noqa: E731
-    with pytest.raises(CodecError, match="interface 0, expected 2") as caught:
+    with pytest.raises(CodecError, match="interface 0, expected 3") as caught:
         native.load_kernels("old", stale)
     assert "SAKURA_NATIVE=0" in str(caught.value.hint)
 

@@ -101,11 +101,11 @@ class KltShardDecoder:
         """A decoder that has seen nothing: every coefficient is zero."""
         self._tables, self._plan, self._kernel = profile.tables, plan, kernel
         self._basis = profile.channel_synthesis[block]
-        num_values = 2 * plan.num_coefs * plan.num_tokens
-        # Below: the last complete layer. Now: what the layer in progress adds to it.
-        self._below = Standing(
-            np.zeros(num_values, np.int16), np.full(len(plan.order), UNSTARTED, np.int8)
-        )
+        # Below: the last complete layer. Now: what the layer in progress adds to it. Two arrays take
+        # turns: fresh pages would cost more than decoding into them.
+        index = np.zeros(2 * plan.num_coefs * plan.num_tokens, np.int16)
+        self._spare: Array | None = np.zeros(len(index), np.int16)
+        self._below = Standing(index, np.full(len(plan.order), UNSTARTED, np.int8))
         self._now = self._below
         self._level = 0
         self._given: Array | None = None
@@ -121,7 +121,12 @@ class KltShardDecoder:
         if layer != self._level:
             raise CodecError(f"layer {layer} out of turn, expected layer {self._level}")
         plan = self._plan.layer(layer)
-        index = self._below.index.copy()
+        # A prefix that was fed before stays if this stream is refused, so it keeps its array.
+        index, self._spare = self._spare, None
+        if index is None:
+            index = np.zeros(len(self._below.index), np.int16)
+        if layer:
+            np.copyto(index, self._below.index)
         num_units, is_clean = self._kernel.decode_layer(self._tables, plan, data, index)
         if complete:
             check_clean(is_clean, num_units, plan)
@@ -156,7 +161,7 @@ class KltShardDecoder:
         return np.ascontiguousarray(is_moved.reshape(shape).any((1, 3)))
 
     def _settle(self) -> None:
-        self._below = self._now
+        self._spare, self._below = self._below.index, self._now
         self._level += 1
 
 

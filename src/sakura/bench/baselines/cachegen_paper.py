@@ -24,7 +24,7 @@ from sakura.bench.baselines.base import (
 )
 from sakura.bench.baselines.predict import GROUP_TOKENS, Quantiser, is_anchor, spread
 from sakura.bench.baselines.shared_tables import SharedTables, fit_tables
-from sakura.codec.raw import from_bf16, to_bf16
+from sakura.codec.bf16 import from_bf16, to_bf16
 
 Array = NDArray[Any]
 

@@ -23,7 +23,7 @@ from sakura.bench.baselines.base import (
     read_header,
     write_header,
 )
-from sakura.codec.raw import from_bf16, to_bf16
+from sakura.codec.bf16 import from_bf16, to_bf16
 
 Array = NDArray[Any]
 

@@ -25,7 +25,7 @@ from sakura.bench.baselines.base import (
 )
 from sakura.bench.baselines.predict import PREDICTIONS, Predictor, Quantiser
 from sakura.bench.baselines.shared_tables import SharedTables, fit_tables
-from sakura.codec.raw import from_bf16, to_bf16
+from sakura.codec.bf16 import from_bf16, to_bf16
 
 Array = NDArray[Any]
 
