@@ -21,19 +21,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from study_ladder import Coded, coded, one_shot_points, points
-from study_material import Material, test_materials
+from study_material import Material, test_materials, train_materials
+from study_weights import channel_costs
 
 from sakura.bench.machine import machine, versions
 from sakura.codec import CodecProfile, ErrorWeights, fit_profile, with_statistics
 from sakura.models.mini import MiniAdapter
 from sakura.models.registry import profile_for
 from sakura.pack.allocate import first_scale
-from sakura.pack.capture import capture
+from sakura.pack.describe import step_share
 from sakura.pack.edits import to_mse
-from sakura.pack.neutral import neutral_reference
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
-from fit_profile import edits
+from fit_profile import STEP_POWER, edits
 
 Array = NDArray[Any]
 Points = Callable[[Coded, int], Iterator[tuple[int, float]]]
@@ -41,43 +41,32 @@ TARGETS_DB = (40.0, 45.0, 50.0)
 SCALES = (0, 6)
 """Added to the first scale: eighths of an octave, half a level apart."""
 FIRST_DB = 47.0
+NUM_COSTS = 6
+"""Templates whose attention gives the error weights."""
 
 
-def weights_of(profile: CodecProfile) -> ErrorWeights:
-    """What errors cost, by the bases that were fitted to it."""
-    num_blocks, _, num_heads, head_dim = profile.dims
-    basis = profile.channel_basis[:, 0].astype(np.float64)
-    cost = np.linalg.inv(basis @ basis.swapaxes(-1, -2))
-    cost = cost.reshape(num_blocks, 2, num_heads, head_dim, 2, num_heads, head_dim)
-    channels = np.einsum("bkhdkhe->bkhde", cost)
-    steps = profile.step_basis[0, 0].astype(np.float64)
-    return ErrorWeights(1 / np.diagonal(steps @ steps.T), channels)
-
-
-def variants(profile: CodecProfile, states: Sequence[Array]) -> dict[str, CodecProfile]:
-    """Profiles with a part of the transform switched off."""
-    weights = weights_of(profile)
-    sensitivity = {"sensitivity": profile.sensitivity, "step_weight": profile.step_weight}
+def variants(
+    profile: CodecProfile, states: Sequence[Array], weights: ErrorWeights
+) -> dict[str, CodecProfile]:
+    """Profiles with a part of the transform switched off; sensitivities are the shipped ones."""
+    shipped = {"sensitivity": profile.sensitivity, "step_weight": profile.step_weight}
     even = ErrorWeights(np.ones_like(weights.steps), weights.channels)
-    left, size, _ = np.linalg.svd(profile.channel_basis.astype(np.float64))
+    full = fit_profile(states, weights)
+    left, size, _ = np.linalg.svd(full.channel_basis.astype(np.float64))
     root = (left * size[..., None, :]) @ left.swapaxes(-1, -2)
-    alone = np.diag(1 / np.sqrt(weights.steps / weights.steps.mean()))
-    alone = np.broadcast_to(alone, profile.step_basis.shape)
-    return {
-        "no step KLT": with_statistics(
-            dataclasses.replace(profile, step_basis=alone.astype(np.float32)), states
-        ),
+    steps = np.diag(1 / np.sqrt(weights.steps / weights.steps.mean()))
+    steps = np.broadcast_to(steps, profile.step_basis.shape).astype(np.float32)
+    changed = {
+        "no step KLT": with_statistics(dataclasses.replace(profile, step_basis=steps), states),
         "no channel KLT": with_statistics(
-            dataclasses.replace(profile, channel_basis=root.astype(np.float32)), states
+            dataclasses.replace(full, channel_basis=root.astype(np.float16)), states
         ),
-        "heads apart": dataclasses.replace(
-            fit_profile(states, weights, profile.dims[2]), **sensitivity
-        ),
-        "steps cost the same": dataclasses.replace(fit_profile(states, even), **sensitivity),
-        "no error weights": dataclasses.replace(
-            fit_profile(states), step_weight=profile.step_weight
-        ),
+        "heads apart": fit_profile(states, weights, profile.dims[2]),
+        "steps cost the same": fit_profile(states, even),
     }
+    changed = {name: dataclasses.replace(other, **shipped) for name, other in changed.items()}
+    plain = dataclasses.replace(fit_profile(states), step_weight=profile.step_weight)
+    return {**changed, "no error weights": plain}
 
 
 def curve(materials: Sequence[Material], make: Callable[[Material], Coded], draw: Points) -> Any:
@@ -133,10 +122,9 @@ def main() -> None:
     torch.set_num_threads(1)
     adapter = MiniAdapter.load()
     profile = profile_for(adapter.family)
-    states = [
-        capture(adapter, template, [neutral_reference("mean", template)]).state
-        for template, _ in edits(adapter, args.pool, args.train)
-    ]
+    train = list(train_materials(adapter, edits(adapter, args.pool, args.train)))
+    share = step_share(profile)
+    weights = ErrorWeights(share**STEP_POWER, channel_costs(train[:NUM_COSTS], share, "pre"))
     tests = test_materials(adapter, args.test, args.test_pool)
     jobs: dict[str, tuple[Callable[[Material], Coded], Points]] = {
         "all on": (lambda one: coded(one, profile), points),
@@ -144,7 +132,7 @@ def main() -> None:
         "no token weights": (lambda one: coded(one, profile, has_gains=False), points),
         "even allocation": (lambda one: coded(one, profile, is_even=True), points),
     }
-    for name, other in variants(profile, states).items():
+    for name, other in variants(profile, [one.state for one in train], weights).items():
         jobs[name] = (lambda one, p=other: coded(one, p), points)
     found = {}
     for name, (make, draw) in jobs.items():

@@ -93,10 +93,10 @@ def probe_of(
 
 def report(profile: CodecProfile, found: Sensitivity) -> dict[str, Any]:
     """What was measured, for the table and the provenance file."""
-    energy = np.square(profile.sigma, dtype=np.float64).sum((3, 4))
+    energy = np.square(profile.sigma, dtype=np.float64).sum((1, 3, 4))
     return {
         "digest": profile.digest,
-        "component_energy": (energy / energy.sum(2, keepdims=True)).mean((0, 1)).tolist(),
+        "component_energy": (energy / energy.sum(1, keepdims=True)).mean(0).tolist(),
         "sensitivity": found.blocks[:, 0].tolist(),
         "step_share": found.steps.tolist(),
         "component_share": found.components.tolist(),
