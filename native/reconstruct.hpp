@@ -9,6 +9,10 @@
 #include "dequantize.hpp"
 #include "vectors.hpp"
 
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 namespace {
 
 // Tokens whose sums are in registers together.
@@ -17,8 +21,16 @@ struct Rows {
   static constexpr int kCount = kNumber;
 };
 
+#if defined(__aarch64__)
+SAKURA_INLINE float32x4_t first_half(F8 x) { return reinterpret_cast<float32x4_t>(__builtin_shufflevector(x, x, 0, 1, 2, 3)); }
+SAKURA_INLINE float32x4_t second_half(F8 x) { return reinterpret_cast<float32x4_t>(__builtin_shufflevector(x, x, 4, 5, 6, 7)); }
+#endif
+
 SAKURA_INLINE F8 fused(F8 a, F8 b, F8 c) {
-#if defined(__FMA__)
+#if defined(__aarch64__)
+  const float32x4_t low = vfmaq_f32(first_half(c), first_half(a), first_half(b)), high = vfmaq_f32(second_half(c), second_half(a), second_half(b));
+  return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+#elif defined(__FMA__)
   return reinterpret_cast<F8>(_mm256_fmadd_ps(reinterpret_cast<__m256>(a), reinterpret_cast<__m256>(b), reinterpret_cast<__m256>(c)));
 #else
   return a * b + c;
