@@ -21,6 +21,7 @@ FLAGS = [
     "-fno-trapping-math",
     "-ffp-contract=off",
     "-fvisibility=hidden",
+    "-Wno-psabi",
 ]
 X86 = {
     "kernel_sse4.cpp": ["-msse4.1", "-mpopcnt"],
