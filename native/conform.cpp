@@ -15,8 +15,8 @@ int32_t sakura_decode_layer(int32_t, const void*, const SakuraLayer*, SakuraStre
 int32_t sakura_quantize(int32_t, const SakuraShard*, const float*, const SakuraSums*, int16_t*);
 int64_t sakura_encode_layer(int32_t, const void*, const SakuraLayer*, const int16_t*, int32_t, uint8_t*, int64_t);
 int32_t sakura_dequantize(int32_t, const SakuraShard*, const int16_t*, void*, int32_t);
-int64_t sakura_basis_size(int32_t, int32_t);
-int32_t sakura_prepare_basis(const float*, int32_t, int32_t, uint8_t*);
+int64_t sakura_basis_size(int32_t, int32_t, int32_t);
+int32_t sakura_prepare_basis(const float*, int32_t, int32_t, int32_t, uint8_t*);
 int32_t sakura_reconstruct(int32_t, const SakuraShard*, const int16_t*, const SakuraOutput*);
 }
 
@@ -37,8 +37,8 @@ struct Arena {
 };
 
 struct Header {
-  int32_t num_columns, num_values, num_runs, num_lanes, finest, num_bytes, num_tiles, num_tokens, num_coefs, num_layers, num_heads,
-      head_dim, layer, reserved[3];
+  int32_t num_columns, num_values, num_runs, num_lanes, finest, num_bytes, num_tiles, num_tokens, num_coefs, num_layers, num_groups,
+      rank, layer, reserved[3];
 };
 
 struct Cursor {
@@ -85,7 +85,7 @@ Case read_case(Cursor& from, Arena& arena) {
   c.shard.num_coefs = h.num_coefs;
   c.edge = from.take<int16_t>(25 * h.num_layers);
   c.coef = from.take<float>(h.num_values);
-  c.basis = from.take<float>(2 * static_cast<int64_t>(h.num_heads) * h.head_dim * h.head_dim);
+  c.basis = from.take<float>(2 * static_cast<int64_t>(h.num_coefs) * h.rank);
   return c;
 }
 
@@ -157,11 +157,12 @@ float float_of(uint16_t bits) {
 // float32 to one part in 10^5 of the energy; bfloat16 to that of its rounding, 48 dB and more.
 bool check_reconstruct(int32_t kernel, const Case& c, Arena arena) {
   const Header& h = *c.head;
-  uint8_t* basis = arena.take<uint8_t>(sakura_basis_size(h.num_heads, h.head_dim));
-  sakura_prepare_basis(c.basis, h.num_heads, h.head_dim, basis);
+  const int32_t width = h.num_coefs / h.num_groups;
+  uint8_t* basis = arena.take<uint8_t>(sakura_basis_size(h.num_groups, width, h.rank));
+  sakura_prepare_basis(c.basis, h.num_groups, width, h.rank, basis);
   float *exact = arena.take<float>(h.num_values), *ours = arena.take<float>(h.num_values);
   uint16_t* rounded = arena.take<uint16_t>(h.num_values);
-  SakuraOutput output{basis, nullptr, exact, h.num_heads, h.head_dim, 0};
+  SakuraOutput output{basis, nullptr, exact, h.num_groups, h.rank, 0};
   sakura_reconstruct(0, &c.shard, c.after, &output);
   output.values = ours;
   sakura_reconstruct(kernel, &c.shard, c.after, &output);

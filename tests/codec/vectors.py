@@ -56,7 +56,8 @@ def rotated(profile: CodecProfile) -> CodecProfile:
     """With bases that do something."""
     rng = np.random.default_rng(3)
     basis, _ = np.linalg.qr(rng.normal(size=profile.channel_basis.shape))
-    return dataclasses.replace(profile, channel_basis=basis.astype(np.float32))
+    rank = -(-2 * profile.rank // 3)
+    return dataclasses.replace(profile, channel_basis=basis[..., :rank].astype(np.float16))
 
 
 def cases_of(shape: Shape) -> list[bytes]:
@@ -90,7 +91,7 @@ def case_of(
     exponent = np.where(plan.first_exponent >= -layer, -layer, 127).astype(np.int8)
     sizes = (len(plan.order), coef.size, len(layer_plan.runs), layer_plan.num_lanes)
     dims = (values.finest, len(data), len(shape.widths), sum(shape.widths), profile.num_coefs)
-    header = (*sizes, *dims, NUM_LAYERS, shape.heads, shape.head_dim, layer, 0, 0, 0)
+    header = (*sizes, *dims, NUM_LAYERS, profile.num_groups, profile.rank, layer, 0, 0, 0)
     edge = np.stack([class_edges(-n, plan.limits) for n in range(NUM_LAYERS)])
     parts = (
         np.array(header, np.int32),
@@ -109,7 +110,7 @@ def case_of(
         tables.shrink_steps,
         edge,
         coef,
-        profile.channel_basis[0],
+        profile.channel_synthesis[0],
     )
     return b"".join(map(padded, parts))
 

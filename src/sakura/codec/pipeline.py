@@ -101,8 +101,8 @@ class KltShardDecoder:
         """A decoder that has seen nothing: every coefficient is zero."""
         self._tables, self._plan, self._kernel = profile.tables, plan, kernel
         self._basis = profile.channel_synthesis[block]
-        # Below: the last complete layer. Now: what the layer in progress adds to it. Two arrays take
-        # turns: fresh pages would cost more than decoding into them.
+        # Below: the last complete layer. Now: what the layer in progress adds to it. Two arrays
+        # take turns: fresh pages would cost more than decoding into them.
         index = np.zeros(2 * plan.num_coefs * plan.num_tokens, np.int16)
         self._spare: Array | None = np.zeros(len(index), np.int16)
         self._below = Standing(index, np.full(len(plan.order), UNSTARTED, np.int8))
