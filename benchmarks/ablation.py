@@ -37,7 +37,7 @@ from fit_profile import STEP_POWER, edits
 
 Array = NDArray[Any]
 Points = Callable[[Coded, int], Iterator[tuple[int, float]]]
-TARGETS_DB = (40.0, 45.0, 50.0)
+TARGETS_DB = (45.0, 50.0, 55.0)
 SCALES = (0, 6)
 """Added to the first scale: eighths of an octave, half a level apart."""
 FIRST_DB = 47.0
@@ -81,12 +81,13 @@ def curve(materials: Sequence[Material], make: Callable[[Material], Coded], draw
 
 
 def bits_at(curves: Any, target_db: float) -> float:
-    """Geometric mean of the bits at a PSNR, log-linear between points; NaN where out of reach."""
+    """Geometric mean of the bits at a PSNR, log-linear between points; those of the first point
+    where it is better already, NaN where the last is worse."""
     logs = []
     for points_ in curves:
         db = np.maximum.accumulate([p[1] for p in points_])
         bits = np.log([max(p[0], 1e-6) for p in points_])
-        logs.append(np.interp(target_db, db, bits, left=np.nan, right=np.nan))
+        logs.append(np.interp(target_db, db, bits, right=np.nan))
     return float(np.exp(np.mean(logs)))
 
 
