@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sakura.cli.live import Live
+from sakura.cli.options import InputPath, Output, gathered
 from sakura.cli.text import facts, note, print_json, table
 
 if TYPE_CHECKING:
     from sakura.bench.codec_report import CodecReport
 
-FilePath = click.Path(path_type=Path)
 STDOUT = "-"
+
+
+class OutputOrStdout(Output):
+    """A file to write, or "-" for stdout, which stays text."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | Path:
+        """See `Output.convert`."""
+        return STDOUT if value == STDOUT else super().convert(value, param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What the command line may say of a run; see `CodecBenchOptions`."""
+
+    inputs: tuple[str, ...]
+    model: str
+    profile: Path | None
+    calibration: tuple[Path, ...]
+    quick: bool
 
 
 @click.group(short_help="Compare codecs on captured state.")
@@ -24,27 +46,25 @@ def command() -> None:
 
 
 @command.command(short_help="Rate, fidelity and speed of SAKURA's codec and of others.")
-@click.argument("states", nargs=-1)
+@click.argument("inputs", nargs=-1, metavar="[STATES]...")
 @click.option("--model", default="mini", show_default=True, help='Model that edits, or "none".')
-@click.option("--profile", type=FilePath, help="Codec profile; by default the model's.")
+@click.option("--profile", type=InputPath, help="Codec profile; by default the model's.")
 @click.option(
     "--calibration",
     multiple=True,
-    type=FilePath,
+    type=InputPath,
     help="State that baselines learn from (repeatable); by default STATES, in their favour.",
 )
 @click.option("--quick", is_flag=True, help="Fewer operating points and repeats.")
-@click.option("--plot", type=FilePath, help="Draw the rate-distortion curves (PNG).")
-@click.option("--json", "json_path", help='Write everything to a file, or "-" for stdout.')
-def bench(
-    states: tuple[str, ...],
-    model: str,
-    profile: Path | None,
-    calibration: tuple[Path, ...],
-    quick: bool,
-    plot: Path | None,
-    json_path: str | None,
-) -> None:
+@click.option("--plot", type=Output(), help="Draw the rate-distortion curves (PNG).")
+@click.option(
+    "--json",
+    "json_path",
+    type=OutputOrStdout(),
+    help='Write everything to a file, or "-" for stdout.',
+)
+@gathered(Chosen)
+def bench(chosen: Chosen, plot: Path | None, json_path: str | Path | None) -> None:
     """Measure codecs on STATES: bundles packed with --codec raw-bf16/1, or .npz and .safetensors
     files with an array `state` (blocks, K|V, steps, tokens, heads, head dimension).
 
@@ -52,7 +72,7 @@ def bench(
     """
     from sakura.bench.codec_bench import CodecBenchOptions, run_codec_bench
 
-    options = CodecBenchOptions(states, model, profile, calibration, quick)
+    options = CodecBenchOptions(**asdict(chosen))
     with Live(quiet=json_path == STDOUT) as live:
         report = run_codec_bench(options, live.stage)
     if plot is not None:
