@@ -156,7 +156,8 @@ class NativeKernel:
         """See `Kernel.reconstruct`."""
         _, num_heads, head_dim, _ = target.basis.shape
         if self._library.sakura_basis_size(num_heads, head_dim) < 0:
-            return NumpyKernel().reconstruct(tables, plan, standing, target)
+            NumpyKernel().reconstruct(tables, plan, standing, target)
+            return
         assert target.values.shape == (2, plan.num_tokens, num_heads, head_dim)
         exponent, basis = plan.in_map(standing.exponent), self._bases.prepared(target.basis)
         is_wanted = target.is_wanted

@@ -130,7 +130,7 @@ class ShardPlan:
         return np.concatenate([[0], np.cumsum(self.width, dtype=np.int64)])
 
     def _pass(self, exponent: int) -> Array:
-        """Runs that a pass brings to one exponent, a row per class: a prefix of the coding order."""
+        """Runs that a pass brings to one exponent, a row per class."""
         rows = class_pass(exponent, self.limits)
         count = self.class_counts[: len(rows.table)]
         first = np.cumsum(count) - count
