@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -41,8 +40,8 @@ class GuardedPages:
 
 
 @pytest.fixture(scope="module")
-def pages() -> Iterator[GuardedPages]:
-    yield GuardedPages()
+def pages() -> GuardedPages:
+    return GuardedPages()
 
 
 @dataclass(frozen=True)
