@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 BENCHMARKS := $(sort $(wildcard benchmarks/bench_*.py))
 INPUTS := pyproject.toml setup.py constraints.txt $(wildcard native/*.cpp native/*.h native/*.hpp)
 
-.PHONY: demo test check bench docs clean
+.PHONY: demo test check bench docs native-matrix clean
 .DELETE_ON_ERROR:
 
 demo: $(READY)
@@ -27,6 +27,12 @@ bench: $(READY)
 
 docs: $(READY)
 	$(BIN)/pytest tests/test_layout.py -k docs
+
+native-matrix: $(READY)
+	$(BIN)/python -m pip install -qq ziglang
+	$(BIN)/python native/build_matrix.py
+	$(BIN)/python -m tests.codec.vectors build/matrix/vectors
+	$(BIN)/pytest -rs tests/codec/test_conform.py
 
 clean:
 	rm -rf $(VENV) build dist out

@@ -14,20 +14,12 @@ import sys
 from pathlib import Path
 
 NATIVE = Path(__file__).parent
-FLAGS = [
-    "-std=c++20",
-    "-O3",
-    "-fno-exceptions",
-    "-fno-rtti",
-    "-fno-math-errno",
-    "-fno-trapping-math",
-    "-ffp-contract=off",
-    "-fvisibility=hidden",
-    "-ffreestanding",
-    "-Wno-psabi",
-]
+FLAGS = (
+    *("-std=c++20", "-O3", "-fno-exceptions", "-fno-rtti", "-ffreestanding", "-Wno-psabi"),
+    *("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fvisibility=hidden"),
+)
 AVX2 = ["-mavx2", "-mfma", "-mbmi2", "-mpopcnt"]
-AVX512 = [*AVX2, *(f"-mavx512{name}" for name in ("f", "dq", "bw", "vl", "vbmi", "vbmi2", "vnni"))]
+AVX512 = [*AVX2, *(f"-mavx512{part}" for part in ("f", "dq", "bw", "vl", "vbmi", "vbmi2", "vnni"))]
 KERNELS = {
     "x86_64": {
         "kernel_sse4.cpp": ["-msse4.1", "-mpopcnt"],

@@ -107,7 +107,7 @@ def test_bundle_of_a_bare_state() -> None:
 def test_bare_scales_span_the_rates() -> None:
     state = correlated_state(0, 70)
     points = list(bare_points(Subject("s", "", state), fit_profile([state])))
-    assert 8 * (points[0].num_bytes - points[0].head_bytes) < 0.1 * state.size
+    assert 8 * (points[0].num_bytes - points[0].head_bytes) < 0.2 * state.size
     assert points[-1].nmse_db < -30
     assert {point.psnr_db for point in points} == {None}
 

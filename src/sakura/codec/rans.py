@@ -1,7 +1,8 @@
 """Reference of the entropy coder: many rANS lanes with 16-bit states over one byte stream
 (docs/codec.md, section 5).
 
-This module and `quantize` are the specification in code; `native/core.cpp` must give the same bits.
+This module and `quantize` are the specification in code; the kernels in `native/` must give the
+same bits.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A class says how large sigma is in units of the step. This module holds the fixed numbers and their
 checks; it does not know how they were fitted (`tablegen`) nor how they are coded (`rans`,
-`native/core.cpp`).
+`native/`).
 """
 
 from __future__ import annotations
