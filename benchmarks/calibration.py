@@ -36,6 +36,8 @@ def pairs_of(made: Coded, scale: int) -> Iterator[tuple[int, int, int, float, fl
     """(block, component, level, predicted, measured) of every shard; level -1 is nothing."""
     ladder, shards = made.at(scale)
     exact = state_of(ladder.profile, made.coefs)
+    # Against what the profile's rank can express: its own loss is no shard's.
+    expected = made.one.edit(exact)
     for (block, component), shard in shards.items():
         data = ladder.shard_data((block, component), shard, np.ones(NUM_LEVELS + 1))
         predicted = [data.energy, *(layer.distortion for layer in data.layers)]
@@ -47,7 +49,7 @@ def pairs_of(made: Coded, scale: int) -> Iterator[tuple[int, int, int, float, fl
             coefs[component] = decoder.coefficients()
             state = exact.copy()
             state[block] = state_of_block(made, block, coefs)
-            error = float(np.square(made.one.edit(state) - made.one.expected).mean())
+            error = float(np.square(made.one.edit(state) - expected).mean())
             yield block, component, level, predicted[level + 1], error
 
 
