@@ -33,14 +33,14 @@ from sakura.play.engine import LocalEngine
 from sakura.play.exchange import Exchange, Workers
 from sakura.play.fetch import Fetcher
 from sakura.play.fingerprint import check_model, find_profile
-from sakura.play.flash import FlashCache, as_cache
+from sakura.play.flash import FlashCache
 from sakura.play.flash_entry import Snapshot
 from sakura.play.opened import Opened
 from sakura.play.plan import error_model
 from sakura.play.policy import create_policy
 from sakura.play.ranges import Place
 from sakura.play.session import Session, Setting
-from sakura.play.shelf import Shelf
+from sakura.play.shelf import shelf_for
 from sakura.play.state import StateStore
 
 Array = NDArray[Any]
@@ -273,13 +273,8 @@ class Player:
         store.skip_empty(manifest.shards)
         make_engine = ProcessEngine if self.options.decoder == "process" else LocalEngine
         decoder = Decoder(make_engine(manifest, profile), store)
-        return Workers(Fetcher(bundle.reader, bundle.info.etag), decoder, store, self._make_shelf())
-
-    def _make_shelf(self) -> Shelf | None:
-        cache, bundle = self.options.cache or self._bundle.cache, self._bundle
-        if cache is None:
-            return None
-        return Shelf(as_cache(cache), bundle.kept(), bundle.manifest, bundle.source)
+        shelf = shelf_for(bundle, self.options.cache or bundle.cache)
+        return Workers(Fetcher(bundle.reader, bundle.info.etag), decoder, store, shelf)
 
 
 def pixels_of(picture: Array | Image.Image | str | Path) -> Array:

@@ -6,11 +6,13 @@ The cache is a convenience: where it fails, edits go on without it, and `error` 
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 
 from sakura.errors import DigestError, SakuraError
-from sakura.format import Manifest, verify_chunk
-from sakura.play.flash import FlashCache
-from sakura.play.flash_entry import Kept, Snapshot
+from sakura.format import verify_chunk
+from sakura.play.bundle import Bundle
+from sakura.play.flash import FlashCache, as_cache
+from sakura.play.flash_entry import Snapshot
 from sakura.play.ranges import Chunk
 from sakura.units import KIB, MIB
 
@@ -24,18 +26,12 @@ Batch = list[tuple[Chunk, bytes]]
 
 
 class Shelf:
-    """One bundle's place in a cache, between `start` and `close`.
+    """A bundle's place in a cache, between `start` and `close`; its template was asked for."""
 
-    Args:
-        cache: the cache.
-        kept: head and picture of the bundle.
-        manifest: its manifest.
-        source: the path or URL it was opened from.
-    """
-
-    def __init__(self, cache: FlashCache, kept: Kept, manifest: Manifest, source: str) -> None:
-        self._cache, self._kept, self._source = cache, kept, source
-        self._layers = {(shard.block, shard.component): shard.layers for shard in manifest.shards}
+    def __init__(self, bundle: Bundle, cache: FlashCache) -> None:
+        self._cache, self._kept, self._source = cache, bundle.kept(), bundle.source
+        shards = bundle.manifest.shards
+        self._layers = {(shard.block, shard.component): shard.layers for shard in shards}
         self._changed = threading.Condition()
         self._waiting: Batch = []
         self._num_waiting_bytes = 0
@@ -117,3 +113,8 @@ class Shelf:
         except DigestError:  # the decoder finds that too, and asks for it again
             return False
         return True
+
+
+def shelf_for(bundle: Bundle, cache: FlashCache | str | Path | None) -> Shelf | None:
+    """A bundle's place in a cache or its folder; None without one."""
+    return None if cache is None else Shelf(bundle, as_cache(cache))
