@@ -111,7 +111,8 @@ def test_options_in_the_guide_exist() -> None:
     for verb in VERBS:
         command = cli.cli.get_command(context, verb)
         assert command is not None
-        known |= {name for option in command.params for name in option.opts}
+        commands = [command, *(command.commands.values() if verb == "cache" else ())]
+        known |= {name for each in commands for option in each.params for name in option.opts}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", GUIDE)) <= known
 
 
@@ -122,6 +123,7 @@ def test_options_in_the_guide_exist() -> None:
         ["inspect", str(GOLDEN)],
         ["verify", str(GOLDEN)],
         ["serve", str(ROOT / "no-such-folder")],
+        ["cache", "ls", "--cache", str(ROOT / "no-such-folder")],
     ],
     ids=lambda args: args[0],
 )

@@ -1,4 +1,4 @@
-"""Edits with a flash cache: what was fetched once is not fetched again, and nothing else changes."""
+"""Edits with a flash cache: nothing is fetched twice, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -99,10 +100,13 @@ def player(made: Made, reader: Reader, cache: FlashCache | None, **options: Any)
 def play(
     made: Made, reader: Reader, cache: FlashCache | None, num_edits: int = 1, **options: Any
 ) -> EditResult:
-    """The last of some edits with one player."""
+    """The last of some edits with one player; fewer where all is decoded before."""
+    top = len(head_of(made).manifest.shards[0].layers) - 1
     with player(made, reader, cache, **options) as running:
         for _ in range(num_edits):
             result = running.edit(bundles.reference(), seed=3)
+            if result.report.levels == ((top,) * 6,) * 8:
+                break
     return result
 
 
@@ -261,7 +265,7 @@ def test_chunks_are_kept_even_if_the_edit_ends_before_they_are_decoded(folder: P
     first_bytes = first.report.num_bytes
     assert first_bytes > 0
     spans = sorted(reader.asked)
-    assert all(stop <= start for (_, stop), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(stop <= start for (_, stop), (start, _) in pairwise(spans))
     assert sum(stop - start for start, stop in spans) <= num_shard_bytes(made) - first_bytes + 65536
 
 
@@ -328,7 +332,8 @@ def test_a_small_cache_keeps_bases(folder: Path) -> None:
 def test_a_cache_may_be_named_by_its_folder_and_given_to_the_player_alone(folder: Path) -> None:
     made = bundles.raw()
     for expected in (0, num_shard_bytes(made)):
-        result = play(made, Reader(made.data), None, cache=folder)
+        with player(made, Reader(made.data), None, cache=folder) as running:
+            result = running.edit(bundles.reference(), seed=3)
         assert result.report.cached_bytes == expected
     assert from_reader(Reader(b"", refusal=DOWN), FlashCache(folder), SOURCE).offline
 
