@@ -228,6 +228,8 @@ def test_damage_to_an_entry_is_mended_by_the_origin(folder: Path, name: str) -> 
     path.write_bytes(raw)
     result = play(made, Reader(made.data), cache)
     np.testing.assert_array_equal(result.image, play(made, Reader(made.data), None).image)
+    offline = play(made, Reader(made.data, refusal=DOWN), cache)
+    np.testing.assert_array_equal(result.image, offline.image)
 
 
 @pytest.mark.parametrize("is_online", [True, False])

@@ -25,6 +25,7 @@ from sakura.play.flash_entry import (
     Used,
     info_of,
     load,
+    mend,
     parts_of,
     remove,
     source_key,
@@ -36,7 +37,6 @@ from sakura.play.flash_evict import BASE, Part, victims
 from sakura.play.flash_log import Log, record_bytes
 from sakura.play.ranges import Place
 from sakura.store.refusals import writing
-from sakura.store.writer import replace_file
 from sakura.units import MIB
 
 DEFAULT_MAX_BYTES = 256 * MIB
@@ -59,6 +59,7 @@ class FlashCache:
             raise InputError(f"max_bytes is {max_bytes}, expected 0 or more")
         self.path, self.max_bytes = Path(path), max_bytes
         self._mutex = threading.Lock()
+        self._known: tuple[int, Parts] | None = None  # after writing number so-and-so, by whomever
         self._logs: dict[tuple[str, int], Log] = {}
 
     def find(self, source: str) -> Kept | None:
@@ -79,7 +80,8 @@ class FlashCache:
 
         Args:
             kept: the bundle.
-            source: the path or URL it was opened from, for `find`.
+            source: the path or URL it was opened from, for `find`; what is damaged of head and
+                picture is then written anew.
 
         Raises:
             StoreError: the folder cannot be written to, or the lock is not let go.
@@ -87,7 +89,12 @@ class FlashCache:
         with self._writing() as parts:
             if self._begin(kept, parts):
                 folder = self.path / kept.name
+                if source is not None and mend(folder, kept):
+                    parts |= {(part.entry, part.level): part for part in parts_of(folder)}
+                    self._make_room(parts[kept.name, BASE], 0, parts)
                 stamp = 1 + max(part.stamp for part in parts.values())
+                own = [part for part in parts.values() if part.entry == kept.name]
+                parts |= {(part.entry, part.level): replace(part, stamp=stamp) for part in own}
                 write_used(folder, used_of(folder).at(stamp, source))
 
     def put(self, kept: Kept, chunks: Iterable[tuple[Place, bytes]]) -> int:
@@ -136,16 +143,24 @@ class FlashCache:
 
     @contextmanager
     def _writing(self) -> Iterator[Parts]:
-        """Hold the right to write; folders that a killed process left behind are removed."""
+        """Hold the right to write; folders that a killed process left behind are removed.
+
+        The lock's file counts how often it was taken, so that who comes back to it knows whether
+        anything has changed: looking through a large cache takes milliseconds.
+        """
         with self._mutex, writing(self.path):
             self.path.mkdir(0o700, parents=True, exist_ok=True)
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+            known, self._known = self._known, None
             try:
                 self._acquire(descriptor)
-                for folder in self._folders():
-                    if not (folder / "facts").exists():
-                        remove(folder)
-                yield self._parts()
+                number = int.from_bytes(os.read(descriptor, 8), "little")
+                parts = known[1] if known is not None and known[0] == number else self._parts()
+                number = (number + 1) % (1 << 64)
+                os.lseek(descriptor, 0, os.SEEK_SET)
+                os.write(descriptor, number.to_bytes(8, "little"))  # before anything is changed
+                yield parts
+                self._known = number, parts
             finally:
                 os.close(descriptor)
 
@@ -166,16 +181,14 @@ class FlashCache:
         if (kept.name, BASE) in parts:
             return True
         stamp = 1 + max((part.stamp for part in parts.values()), default=0)
-        files = kept.files
-        num_bytes = USED_BYTES + sum(map(len, files.values()))
+        num_bytes = USED_BYTES + sum(map(len, kept.files.values()))
         part = Part(kept.name, BASE, stamp, num_bytes)
         if not self._make_room(part, num_bytes, parts):
             return False
         folder = self.path / kept.name
         folder.mkdir(0o700, exist_ok=True)
         write_used(folder, Used(stamp=stamp))
-        for name, data in files.items():
-            replace_file(folder / name, [data])
+        mend(folder, kept)
         parts[kept.name, BASE] = part
         return True
 
@@ -218,6 +231,9 @@ class FlashCache:
         return []
 
     def _parts(self) -> Parts:
+        for folder in self._folders():
+            if not (folder / "facts").exists():
+                remove(folder)
         return {
             (part.entry, part.level): part
             for folder in self._folders()

@@ -28,6 +28,7 @@ import msgspec
 from sakura.play.flash_evict import BASE, Part
 from sakura.play.flash_log import Record, read, scan
 from sakura.play.ranges import Place
+from sakura.store.writer import replace_file
 from sakura.units import KIB, MIB
 
 MOST_FILE_BYTES = 64 * MIB
@@ -174,6 +175,17 @@ def load(folder: Path) -> Kept | None:
         return None
     kept = Kept(facts.url, facts.etag, facts.num_bytes, head, _read_file(folder / "picture"))
     return kept if kept.name == folder.name else None
+
+
+def mend(folder: Path, kept: Kept) -> bool:
+    """Write anew what an entry does not have as it should be; whether that was anything.
+
+    Raises OSError. For the holder of the cache's lock.
+    """
+    wrong = {n: data for n, data in kept.files.items() if _read_file(folder / n) != data}
+    for name, data in wrong.items():
+        replace_file(folder / name, [data])
+    return bool(wrong)
 
 
 def read_document(path: Path, kind: type[Document]) -> Document | None:

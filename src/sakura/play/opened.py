@@ -51,7 +51,3 @@ class Opened:
     def is_cached(self, chunk: Chunk) -> bool:
         """Whether a chunk comes from the flash cache."""
         return chunk.place in self.snapshot.records and chunk.place not in self.leftover
-
-    def close(self) -> None:
-        """Let the flash cache's files go."""
-        self.snapshot.close()

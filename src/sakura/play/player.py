@@ -34,7 +34,6 @@ from sakura.play.exchange import Exchange, Workers
 from sakura.play.fetch import Fetcher
 from sakura.play.fingerprint import check_model, find_profile
 from sakura.play.flash import FlashCache
-from sakura.play.flash_entry import Snapshot
 from sakura.play.opened import Opened
 from sakura.play.plan import error_model
 from sakura.play.policy import create_policy
@@ -235,7 +234,6 @@ class Player:
         finally:
             self._prior_bps = session.throughput.estimate_bps(job.log.now())
             exchange.finish()
-            opened.close()
             self._leftover = exchange.leftover
         return job.end(image, latency_s)
 
@@ -243,8 +241,10 @@ class Player:
         """What is here already; of leftovers, those that are not decoded by now."""
         levels = workers.store.levels
         leftover = {p: data for p, data in self._leftover.items() if p[2] > levels[p[:2]]}
-        snapshot = Snapshot() if workers.shelf is None else workers.shelf.take()
-        return Opened(self._bundle.prefix, leftover, snapshot)
+        if workers.shelf is None:
+            return Opened(self._bundle.prefix, leftover)
+        workers.shelf.used()
+        return Opened(self._bundle.prefix, leftover, workers.shelf.snapshot)
 
     def _setting(self, store: StateStore, opened: Opened) -> Setting:
         assert self._profile is not None

@@ -37,20 +37,22 @@ class Shelf:
         self._num_waiting_bytes = 0
         self._is_used, self._is_closed = False, False
         self._thread = threading.Thread(target=self._main, name="sakura-flash", daemon=True)
+        self.snapshot = Snapshot()
+        """What was there at the start. What comes later, the player has anyway."""
         self.error: str | None = None
         """Why nothing more is kept, if so."""
 
     def start(self) -> None:
-        """Note that the bundle is used, and start the thread."""
+        """Note that the bundle is used, look what is there, and start the thread."""
         self._touch(self._source)
+        self.snapshot = self._cache.snapshot(self._kept)
         self._thread.start()
 
-    def take(self) -> Snapshot:
-        """What is there for an edit that begins now; for the caller to close."""
+    def used(self) -> None:
+        """An edit begins; returns at once."""
         with self._changed:
             self._is_used = True
             self._changed.notify()
-        return self._cache.snapshot(self._kept)
 
     def keep(self, chunk: Chunk, data: bytes) -> None:
         """Queue a chunk that arrived; returns at once. Safe from any thread."""
@@ -68,6 +70,7 @@ class Shelf:
             self._changed.notify()
         if self._thread.is_alive():
             self._thread.join(JOIN_S)
+        self.snapshot.close()
         if not self._thread.is_alive():
             self._cache.close()
 
