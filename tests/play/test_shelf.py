@@ -334,7 +334,10 @@ def test_a_small_cache_keeps_bases(folder: Path) -> None:
 def test_a_cache_may_be_named_by_its_folder_and_given_to_the_player_alone(folder: Path) -> None:
     made = bundles.raw()
     for expected in (0, num_shard_bytes(made)):
-        with player(made, Reader(made.data), None, cache=folder) as running:
+        bundle = opened(Reader(made.data), None)
+        with Player(
+            bundles.adapter(), bundle, profile=made.profile, policy="wait", cache=folder
+        ) as running:
             result = running.edit(bundles.reference(), seed=3)
         assert result.report.cached_bytes == expected
     assert from_reader(Reader(b"", refusal=DOWN), FlashCache(folder), SOURCE).offline
