@@ -194,15 +194,19 @@ async def _reopen(reader: RangeReader, kept: Opening) -> Opening:
     try:
         async with asyncio.timeout(REVALIDATE_S):
             info = await reader.head()
+        return kept if _is_same(info, kept.info) else await _read(reader)
     except NotFoundError:
         raise
     except (StoreError, TimeoutError) as error:
         return replace(kept, offline=str(error) or "the origin does not answer")
     finally:
         await reader.close()
-    etag = kept.info.etag
-    is_same = etag is not None and not etag.startswith("W/") and info == kept.info
-    return kept if is_same else await _read(reader)
+
+
+def _is_same(one: ObjectInfo, other: ObjectInfo) -> bool:
+    """Whether a strong tag says so; names may be spelled in two ways."""
+    is_strong = one.etag is not None and not one.etag.startswith("W/")
+    return is_strong and (one.etag, one.num_bytes) == (other.etag, other.num_bytes)
 
 
 def _opening_of(kept: Kept | None) -> Opening | None:
