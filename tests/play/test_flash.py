@@ -271,6 +271,18 @@ def test_a_torn_end_costs_the_records_it_tears(
         assert len(there) <= cut // RECORD + 1  # junk may fill up a record whose header is whole
         cache.put(kept(), whole)
         assert found(cache, kept()) == dict(whole)
+        assert path.stat().st_size % RECORD == 0  # what was torn is cut off
+
+
+def test_a_header_with_a_wrong_bit_is_no_record(cache: FlashCache) -> None:
+    cache.put(kept(), chunks(0, num_shards=2))
+    path = cache.path / kept().name / "level-0"
+    whole = path.read_bytes()
+    for bit in range(8 * HEADER_BYTES):
+        raw = bytearray(whole)
+        raw[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(raw)
+        assert found(cache, kept()) == {}, bit
 
 
 class Machine(RuleBasedStateMachine):
