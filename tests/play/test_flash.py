@@ -271,7 +271,14 @@ def test_a_torn_end_costs_the_records_it_tears(
         assert len(there) <= cut // RECORD + 1  # junk may fill up a record whose header is whole
         cache.put(kept(), whole)
         assert found(cache, kept()) == dict(whole)
-        assert path.stat().st_size % RECORD == 0  # what was torn is cut off
+
+
+def test_what_stands_behind_the_last_record_is_cut_off(cache: FlashCache) -> None:
+    cache.put(kept(), chunks(0))
+    path = cache.path / kept().name / "level-0"
+    path.write_bytes(path.read_bytes() + bytes(5 * RECORD))
+    cache.put(kept(), chunks(0, num_shards=2))
+    assert path.stat().st_size == 2 * RECORD
 
 
 def test_a_header_with_a_wrong_bit_is_no_record(cache: FlashCache) -> None:
