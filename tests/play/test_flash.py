@@ -129,27 +129,29 @@ def test_the_list_of_sources_stays_short(cache: FlashCache) -> None:
     assert cache.find("http://origin/a?signed=1") is None
 
 
-def test_refinements_go_before_bases_and_the_oldest_first(tmp_path: Path) -> None:
-    base = USED_BYTES + 100 + len(b"picture") + len(kept().files["facts"])
+def test_upper_levels_go_before_lower_ones_and_the_oldest_first(tmp_path: Path) -> None:
+    base = USED_BYTES + sum(map(len, kept().files.values()))
     with closing(FlashCache(tmp_path, 3 * base + 6 * RECORD)) as cache:
+
+        def there() -> list[set[int]]:
+            return [levels_there(cache, kept(number)) for number in range(4)]
+
         for number in range(3):
-            cache.put(kept(number), chunks(0, 1, bundle=number))
+            cache.put(kept(number), chunks(0, 2, bundle=number))
         cache.touch(kept(0))  # now 1 is the oldest
-        assert cache.put(kept(0), chunks(2)) == 1
-        assert [levels_there(cache, kept(n)) for n in range(3)] == [{0, 1, 2}, {0}, {0, 1}]
-        assert cache.put(kept(0), chunks(3)) == 1
-        assert [levels_there(cache, kept(n)) for n in range(3)] == [{0, 1, 2, 3}, {0}, {0}]
-        # Refinements of its own make room for those below; no base does, nor for a further one.
-        assert cache.put(kept(0), chunks(4)) == 0
-        more = [((9, 0, 1, 0), data_of((9, 0, 1, 0)))]
-        assert cache.put(kept(0), more) == 1
-        assert [levels_there(cache, kept(n)) for n in range(3)] == [{0, 1, 2}, {0}, {0}]
+        assert cache.put(kept(0), chunks(1)) == 1
+        assert there() == [{0, 1, 2}, {0}, {0, 2}, set()]
+        assert cache.put(kept(0), chunks(3)) == 0
+        more = [((block, 0, 2, 0), data_of((block, 0, 2, 0))) for block in (8, 9)]
+        assert cache.put(kept(0), more) == 1  # instead of 2's, which is older; not instead of 1s
+        assert there() == [{0, 1, 2}, {0}, {0}, set()]
+        assert cache.put(kept(1), chunks(1, bundle=1)) == 1  # older, but lower
+        assert there() == [{0, 1}, {0, 1}, {0}, set()]
         # A new base takes the place of refinements, then of the oldest base.
         assert cache.put(kept(3), chunks(0, bundle=3)) == 1
-        assert [levels_there(cache, kept(n)) for n in range(4)] == [{0}, {0}, {0}, {0}]
+        assert there() == [{0}, {0}, {0}, {0}]
         assert cache.put(kept(4), chunks(0, bundle=4)) == 1
-        there = [bool(found(cache, kept(n))) for n in range(5)]
-        assert there == [True, False, True, True, True]
+        assert there() == [{0}, set(), {0}, {0}]
         assert size(tmp_path) <= cache.max_bytes
 
 

@@ -54,7 +54,7 @@ def ls(folder: Path, as_json: bool) -> None:
 )
 @_as_json
 def prune(folder: Path, max_bytes: int, as_json: bool) -> None:
-    """Evict down to a size: refinements first, then bundles, used longest ago first."""
+    """Evict down to a size: upper levels first, and what was used longest ago."""
     _report(FlashCache(folder), FlashCache(folder).prune(max_bytes), as_json)
 
 

@@ -1,9 +1,10 @@
 """What leaves the flash cache first. Pure.
 
-Refinements go before base layers, whatever their age: a base removes most of the error per byte,
-starts an edit at once and makes it possible offline, while a refinement can still arrive during the
-steps. Among refinements, and among bases, what was used longest ago goes first; of one bundle, the
-top level. A base takes the bundle's head and picture along.
+Upper levels go before lower ones, base layers last, whatever their age: each refinement by three
+removes a ninth of the error that the one below did, and takes more bytes for it; lower levels start
+an edit at once and make it possible offline, while upper ones can still arrive during the steps.
+Within a level, what was used longest ago goes first. A base takes the bundle's head and picture
+along.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Part:
     num_bytes: int = 0
 
     @property
-    def worth(self) -> tuple[bool, int, int]:
+    def worth(self) -> tuple[int, int]:
         """Orders parts by what they are worth keeping."""
-        return self.level == BASE, self.stamp, -self.level
+        return -self.level, self.stamp
 
 
 def victims(parts: Iterable[Part], num_bytes: int, below: Part | None = None) -> list[Part] | None:
