@@ -1,7 +1,8 @@
 """Edits: one template, one model, any number of requests.
 
-A player owns a fetch thread and a decode thread between `with` and its end. What it has decoded
-stays, so a further edit with the same template fetches only what raises quality.
+A player owns a fetch thread, a decode thread and, with a flash cache, one that adds to it, between
+`with` and its end. What it has decoded stays, so a further edit with the same template fetches only
+what raises quality.
 """
 
 from __future__ import annotations
