@@ -27,6 +27,7 @@ __all__ = [
     "CodecError",
     "DigestError",
     "FingerprintError",
+    "FlashCache",
     "FormatError",
     "InputError",
     "NotFoundError",
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "FlashCache": "sakura.play",
     "Player": "sakura.play",
     "load_model": "sakura.models",
     "open": "sakura.play",

@@ -7,10 +7,12 @@ Kinds and their fields (times in seconds since the run began, unless named other
     fetch_start    fetch, start, stop            a byte range of the bundle was asked for
     fetch_bytes    fetch, num_bytes              some of it arrived
     fetch_end      fetch, num_bytes, ok, reason  it is complete, abandoned or failed
+    cached         num_chunks, num_bytes         lay in the flash cache when the run began
     throughput     bps                           the estimate changed
     decode         block, component, level, start_s    a layer was decoded (t_s is its end)
     fault          source, reason, is_final   bytes failed or were refused; final: fetching ends;
-                   with source "decode" also block, component, level, index (-1: the whole shard)
+                   with source "decode" also block, component, level, index (-1: the whole shard);
+                   source "cache": the flash cache failed, or gave a damaged chunk (the same fields)
     decision       step, block, action, reason   inject | compute | wait | hold
     stall          step, block, start_s          the executor waited (t_s is the end of the wait)
     block          step, block, mode, level, start_s   executed; mode is compute | inject

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import numpy as np
@@ -93,6 +94,16 @@ def test_two_outputs_are_two_files(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "hint:" in capsys.readouterr().err
 
 
+def test_each_of_several_pictures_is_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x-2.png").mkdir()
+    out = str(tmp_path / "x.png")
+    assert run(args_of("edit", "-o", out, "--num-images", "2")) == 5
+    assert "x-2.png" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == ["x-2.png"]
+
+
 def test_a_timeline_that_cannot_be_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -134,7 +145,7 @@ def test_a_missing_bundle_or_reference_is_found_before_the_model_is_loaded(
     monkeypatch.setattr("sakura.play.bundle.open", gone)
     assert run(args_of("edit", "-o", str(tmp_path / "x.png"))) == 5
     assert "hint: look again; or give --template" in capsys.readouterr().err
-    monkeypatch.setattr("sakura.play.bundle.open", lambda _: None)
+    monkeypatch.setattr("sakura.play.bundle.open", lambda *_: SimpleNamespace(offline=None))
     assert run(["edit", "a.skv", "--reference", "none.png", "-o", str(tmp_path / "x.png")]) == 2
     assert "none.png" in capsys.readouterr().err
 
@@ -173,6 +184,6 @@ def test_an_input_whose_name_is_too_long_is_no_defect_of_ours(
     from sakura.play.bundle import from_reader
     from sakura.store.open import open_reader
 
-    monkeypatch.setattr("sakura.play.bundle.open", lambda name: from_reader(open_reader(name)))
+    monkeypatch.setattr("sakura.play.bundle.open", lambda name, _: from_reader(open_reader(name)))
     assert run([*args, "n" * 300]) == code
     assert capsys.readouterr().err.startswith("error: ")

@@ -123,6 +123,7 @@ def test_options_in_the_guide_exist() -> None:
         ["inspect", str(GOLDEN)],
         ["verify", str(GOLDEN)],
         ["serve", str(ROOT / "no-such-folder")],
+        ["cache", "ls", "--cache", str(ROOT / "no-such-folder")],
     ],
     ids=lambda args: args[0],
 )

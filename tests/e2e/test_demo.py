@@ -28,10 +28,10 @@ from sakura.images import load_rgb
 from sakura.models.base import Request, full_compute
 from sakura.models.mini import MiniAdapter
 from sakura.models.mini_net import MiniFlux2
+from sakura.models.threads import one_thread
 from sakura.origin.serve import OriginProcess
 from sakura.pack import load_template
 from sakura.play import edit_on_device
-from sakura.play.edit import one_thread
 from sakura.store.trace import Trace
 
 TASK = "try-on"
@@ -259,6 +259,55 @@ def test_edit_streams_and_writes_its_logs(
     assert np.array_equal(load_rgb(out), load_rgb(done.out / f"{TASK}-uncompressed.png"))
     assert read_jsonl(events.read_text().splitlines())[-1].kind == "run_end"
     assert timeline.read_bytes().startswith(b"\x89PNG")
+
+
+def test_edit_from_the_cache_needs_no_origin(
+    done: Done, mini: MiniAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, cache = tmp_path / "e.png", str(tmp_path / "cache")
+    with OriginProcess(done.out / "store") as origin:
+        args = edit_args(f"{origin.url}/{TASK}-uncompressed.skv", out)
+        args += ["--policy", "wait", "--cache", cache]
+        for expected in (False, True):
+            assert run([*args, "--json"]) == 0
+            stdout, stderr = capsys.readouterr()
+            assert stderr == ""
+            report = json.loads(stdout)
+            assert (report["num_bytes"] == 0, report["head_bytes"] == 0) == (expected, expected)
+            assert (report["cached_bytes"] > 0) == expected
+    out.unlink()
+    assert run(args) == 0
+    stdout, stderr = capsys.readouterr()
+    assert stdout == f"{out}\n"
+    assert "warning:" in stderr and "editing from the cache" in stderr
+    assert "0 B fetched" in stderr and "cached" in stderr
+    assert np.array_equal(load_rgb(out), load_rgb(done.out / f"{TASK}-uncompressed.png"))
+    assert run(["cache", "ls", "--cache", cache]) == 0
+    assert f"{TASK}-uncompressed.skv" in capsys.readouterr().out
+
+
+def test_edit_makes_several_pictures(
+    done: Done, mini: MiniAdapter, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, events = tmp_path / "e.png", tmp_path / "e.jsonl"
+    bundle = str(done.out / "store" / f"{TASK}-uncompressed.skv")
+    args = [*edit_args(bundle, out), "--policy", "wait", "--num-images", "2"]
+    assert run([*args, "--events", str(events), "--json"]) == 0
+    reports = json.loads(capsys.readouterr().out)
+    paths = [tmp_path / "e-1.png", tmp_path / "e-2.png"]
+    assert [report["output"] for report in reports] == [str(path) for path in paths]
+    assert [report["num_bytes"] > 0 for report in reports] == [True, False]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "e-1.jsonl",
+        "e-1.png",
+        "e-2.jsonl",
+        "e-2.png",
+    ]
+    assert np.array_equal(load_rgb(paths[0]), load_rgb(done.out / f"{TASK}-uncompressed.png"))
+    second = [*args[:-2], "--seed", str(load_task(TASK).seed + 1)]
+    assert run(second) == 0
+    assert capsys.readouterr().out == f"{out}\n"
+    assert np.array_equal(load_rgb(paths[1]), load_rgb(out))
 
 
 def test_edit_warns_of_damage_although_there_is_a_picture(

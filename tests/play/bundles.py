@@ -47,7 +47,7 @@ from sakura.models.base import Request, Template, full_compute
 from sakura.models.mini import MiniAdapter
 from sakura.models.mini_net import MiniFlux2
 from sakura.models.noise import GENERATOR
-from sakura.play.edit import one_thread
+from sakura.models.threads import one_thread
 
 Array = NDArray[Any]
 

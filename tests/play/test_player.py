@@ -24,11 +24,11 @@ from sakura.events import Event
 from sakura.format import Head, parse_head
 from sakura.grid import TokenMask
 from sakura.models.base import BlockState, Request
+from sakura.models.threads import one_thread
 from sakura.play import EditResult, Player, PlayerOptions, edit_on_device
 from sakura.play import bundle as opening
 from sakura.play.bundle import from_reader
 from sakura.play.downloads import Limits
-from sakura.play.edit import one_thread
 from sakura.play.player import pixels_of
 from tests.play import bundles
 from tests.play.bundles import Array, Made

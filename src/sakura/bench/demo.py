@@ -23,8 +23,8 @@ from sakura.bench.tasks import load_task
 from sakura.fidelity import psnr_db
 from sakura.models import load_model
 from sakura.models.base import Adapter
+from sakura.models.threads import one_thread
 from sakura.origin.serve import OriginProcess
-from sakura.play.edit import one_thread
 from sakura.store.shaped import ShapedLink
 from sakura.store.trace import load_trace
 

@@ -1,4 +1,4 @@
-"""`sakura edit`: one private edit from a bundle; on the device alone where the origin is down."""
+"""`sakura edit`: private edits from a bundle; on the device alone where the origin is down."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sakura.cli.live import Live
-from sakura.cli.options import InputPath, Output, gathered, require
+from sakura.cli.options import CACHE_VARIABLE, InputPath, Output, Size, gathered, require
 from sakura.cli.text import note, print_json
 from sakura.errors import InputError, StoreError
 from sakura.models.registry import ADAPTERS, TASKS
+from sakura.play.flash import DEFAULT_MAX_BYTES, FlashCache
 from sakura.play.policy import POLICIES
-from sakura.store.writer import put_atomic
+from sakura.store.writer import check_output, put_atomic
 from sakura.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -35,9 +36,17 @@ class Wanted:
     reference: Path
     prompt: str | None
     seed: int
+    num_images: int
     mask: Path | None
     policy: str
     floor_db: float
+    cache: Path | None
+    cache_size: int
+
+    @property
+    def seeds(self) -> range:
+        """One per picture."""
+        return range(self.seed, self.seed + self.num_images)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +70,19 @@ class Outputs:
     events: Path | None
     timeline: Path | None
 
+    def of(self, num_images: int) -> list[Outputs]:
+        """Those of each picture: as they are for one, NAME-1.png, NAME-2.png, ... for more."""
+        if num_images == 1:
+            return [self]
+        return [
+            Outputs(
+                _numbered(self.output, number),
+                self.events and _numbered(self.events, number),
+                self.timeline and _numbered(self.timeline, number),
+            )
+            for number in range(1, num_images + 1)
+        ]
+
     def check(self) -> None:
         """Refuse before the work what could not be written after it. Raises InputError."""
         paths = [path for path in (self.output, self.events, self.timeline) if path is not None]
@@ -68,6 +90,8 @@ class Outputs:
             raise InputError("two outputs are one file", hint="name each output apart")
         if self.timeline is not None:
             require("a timeline", "viz")
+        for path in paths:
+            check_output(path)
 
 
 @click.command(short_help="Edit a private picture from a bundle.")
@@ -75,6 +99,13 @@ class Outputs:
 @click.option("--reference", required=True, type=InputPath, help="The private picture.")
 @click.option("--prompt", help="What to do; the template's task by default.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the edited region's noise.")
+@click.option(
+    "--num-images",
+    default=1,
+    show_default=True,
+    type=click.IntRange(1, 64),
+    help="Pictures to make, with this seed and those that follow.",
+)
 @click.option("--mask", type=InputPath, help="White is edited; at least the template's mask.")
 @click.option("--template", type=InputPath, help="The template picture, should the origin be down.")
 @click.option("--template-mask", type=InputPath, help="Its mask, for the same case.")
@@ -92,6 +123,20 @@ class Outputs:
     help="sakura decides as it goes; device fetches nothing; wait never computes.",
 )
 @click.option("--floor-db", default=40.0, show_default=True, help="Fidelity to keep, PSNR in dB.")
+@click.option(
+    "--cache",
+    envvar=CACHE_VARIABLE,
+    show_envvar=True,
+    type=click.Path(path_type=Path),
+    help="Folder to keep downloads in; a later edit needs them no more, nor the origin.",
+)
+@click.option(
+    "--cache-size",
+    type=Size(),
+    default=format_bytes(DEFAULT_MAX_BYTES),
+    show_default=True,
+    help="What that folder may hold.",
+)
 @click.option(
     "--model",
     type=click.Choice(sorted(ADAPTERS)),
@@ -112,33 +157,41 @@ def command(
     from sakura.images import load_rgb, save_png
     from sakura.models import load_model
 
-    outputs.check()
-    bundle, reference = open_bundle(wanted.bundle, fallback), load_rgb(wanted.reference)
+    each = outputs.of(wanted.num_images)
+    for one in each:
+        one.check()
+    bundle, reference = open_bundle(wanted, fallback), load_rgb(wanted.reference)
     with Live(quiet=as_json) as live:
         live.stage("load the model", 0.0)
         adapter = load_model(model)
         live.stage("edit", 0.5)
         if bundle is None:
-            result = edit_without_bundle(adapter, (wanted, reference), fallback, live)
+            results = edit_without_bundle(adapter, (wanted, reference), fallback, live)
         else:
-            result = edit(adapter, bundle, (wanted, reference), live)
-    save_png(outputs.output, result.image)
-    _write_logs(result, outputs)
-    for warning in warnings_of(result.report):
-        note(f"warning: {warning}")
+            results = edit(adapter, bundle, (wanted, reference), live)
+    for one, result in zip(each, results, strict=True):
+        save_png(one.output, result.image)
+        _write_logs(result, one)
+        for warning in warnings_of(result.report):
+            note(f"warning: {warning}")
+        if not as_json:
+            click.echo(str(one.output))
+            note(_summary(result.report))
     if as_json:
-        print_json({"output": str(outputs.output), **asdict(result.report)})
-        return
-    click.echo(str(outputs.output))
-    note(_summary(result.report))
+        pairs = zip(each, results, strict=True)
+        reports = [{"output": str(one.output), **asdict(r.report)} for one, r in pairs]
+        print_json(reports[0] if wanted.num_images == 1 else reports)
 
 
-def open_bundle(source: str, fallback: Fallback) -> Bundle | None:
+def open_bundle(wanted: Wanted, fallback: Fallback) -> Bundle | None:
     """The bundle; None where it cannot be had and the fallback will do."""
     from sakura.play import open
 
     try:
-        return open(source)
+        bundle = open(wanted.bundle, _cache_of(wanted))
+        if bundle.offline is not None:
+            note(f"warning: {bundle.offline}; editing from the cache")
+        return bundle
     except StoreError as error:
         if not fallback.is_complete:
             hint = "give --template, --template-mask and --task to edit without the bundle"
@@ -150,8 +203,8 @@ def open_bundle(source: str, fallback: Fallback) -> Bundle | None:
 
 def edit(
     adapter: Adapter, bundle: Bundle, asked: tuple[Wanted, NDArray[Any]], live: Live
-) -> EditResult:
-    """Make the edit from the bundle; `asked` holds the reference's pixels as well."""
+) -> list[EditResult]:
+    """Make the edits from the bundle; `asked` holds the reference's pixels as well."""
     from sakura.images import load_mask
     from sakura.play import Player
 
@@ -160,12 +213,12 @@ def edit(
     with Player(
         adapter, bundle, policy=wanted.policy, floor_db=wanted.floor_db, listener=live.event
     ) as player:
-        return player.edit(reference, prompt=wanted.prompt, seed=wanted.seed, mask=mask)
+        return player.edit_many(reference, wanted.prompt, wanted.seeds, mask)
 
 
 def edit_without_bundle(
     adapter: Adapter, asked: tuple[Wanted, NDArray[Any]], fallback: Fallback, live: Live
-) -> EditResult:
+) -> list[EditResult]:
     """Plain on-device generation from the template picture in the user's hands."""
     from sakura.images import load_mask
     from sakura.models.base import Request
@@ -179,8 +232,18 @@ def edit_without_bundle(
         fallback.template, fallback.template_mask, fallback.task, adapter=adapter
     )
     mask = None if wanted.mask is None else load_mask(wanted.mask, template.mask.grid)
-    request = Request(reference, wanted.prompt, wanted.seed, mask)
-    return edit_on_device(adapter, template, request, live.event)
+    return [
+        edit_on_device(adapter, template, Request(reference, wanted.prompt, seed, mask), live.event)
+        for seed in wanted.seeds
+    ]
+
+
+def _cache_of(wanted: Wanted) -> FlashCache | None:
+    return None if wanted.cache is None else FlashCache(wanted.cache, wanted.cache_size)
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.stem}-{number}{path.suffix}")
 
 
 def _write_logs(result: EditResult, outputs: Outputs) -> None:
@@ -204,13 +267,17 @@ def warnings_of(report: RunReport) -> Iterator[str]:
         )
     if report.fetch_error:
         yield f"fetching ended early: {report.fetch_error}"
+    if report.cache_error:
+        yield f"the cache: {report.cache_error}"
 
 
 def _summary(report: RunReport) -> str:
     """One line for people."""
     total = report.recomputed_blocks + report.injected_blocks
+    cached = f"{format_bytes(report.cached_bytes)} cached, " if report.cached_bytes else ""
     return (
         f"{format_duration(report.latency_s)}, {format_bytes(report.num_bytes)} fetched, "
+        f"{cached}"
         f"{report.recomputed_blocks} of {total} blocks computed with all tokens, "
         f"{report.num_stalls} stalls"
     )

@@ -15,10 +15,13 @@ import click
 from sakura.bench.machine import missing_modules
 from sakura.errors import InputError
 from sakura.store.writer import check_output
+from sakura.units import parse_size
 
 Result = TypeVar("Result")
 
 InputPath = click.Path(path_type=Path)
+CACHE_VARIABLE = "SAKURA_CACHE"
+"""Environment variable that names the flash cache where no option does."""
 
 
 class Output(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions only
@@ -40,6 +43,19 @@ class Output(click.ParamType):  # type: ignore[type-arg]  # generic in newer ver
         target = str(value) if self._may_be_url else Path(value)
         check_output(target)
         return target
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # see Output
+    """Bytes, as people write them: `64MiB`."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Number of bytes; wrong usage where it is none."""
+        try:
+            return parse_size(str(value))
+        except InputError as error:
+            self.fail(f"{error} ({error.hint})", param, ctx)
 
 
 def gathered(*kinds: type[Any]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:

@@ -23,6 +23,7 @@ from sakura.fidelity import to_db, to_mse
 from sakura.format import write_bundle
 from sakura.format.manifest import Predicted
 from sakura.models.base import Adapter, Template
+from sakura.models.threads import one_thread
 from sakura.pack.allocate import (
     base_steps,
     coefficient_worth,
@@ -77,7 +78,8 @@ def pack(
         StoreError: another packager is at it, or the output cannot be written.
     """
     job = make_job(adapter, template, options or PackOptions())
-    with work_folder(out, job.key()) as work:
+    # Sums of several threads would come in another order: the same input must give the same bytes.
+    with one_thread(), work_folder(out, job.key()) as work:
         bundle = _Packing(job, work, progress or _silent).run()
         num_bytes = put_atomic(out, bundle.pieces)
         work.discard()

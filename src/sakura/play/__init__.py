@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sakura.play.bundle import Bundle, open
     from sakura.play.edit import EditResult, edit_on_device
+    from sakura.play.flash import FlashCache
     from sakura.play.player import Player, PlayerOptions
     from sakura.play.report import RunReport
 
 __all__ = [
     "Bundle",
     "EditResult",
+    "FlashCache",
     "Player",
     "PlayerOptions",
     "RunReport",
@@ -27,6 +29,7 @@ __all__ = [
 _LAZY = {
     "Bundle": "bundle",
     "EditResult": "edit",
+    "FlashCache": "flash",
     "Player": "player",
     "PlayerOptions": "player",
     "RunReport": "report",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import Protocol
+from typing import Protocol, SupportsBytes
 
 from sakura.errors import PlayError, SakuraError
 from sakura.play.engine import Engine, Key, Piece
@@ -45,7 +45,7 @@ class Decoder:
         self._engine, self._store = engine, store
         self._refused: dict[Key, str] = {}
         self._changed = threading.Condition()
-        self._waiting: dict[Key, list[tuple[DecodeSink, Chunk, bytes]]] = {}
+        self._waiting: dict[Key, list[tuple[DecodeSink, Chunk, SupportsBytes]]] = {}
         self._order: deque[Key] = deque()
         self._is_closed = False
         self._thread = threading.Thread(target=self._main, name="sakura-decode", daemon=True)
@@ -54,8 +54,8 @@ class Decoder:
         """Start the thread; it sets its tables up before the first chunk comes."""
         self._thread.start()
 
-    def submit(self, sink: DecodeSink, chunk: Chunk, data: bytes) -> None:
-        """Queue a chunk; returns at once. Safe from any thread."""
+    def submit(self, sink: DecodeSink, chunk: Chunk, data: SupportsBytes) -> None:
+        """Queue a chunk, whose bytes may be read later; returns at once. Safe from any thread."""
         key = chunk.block, chunk.component
         with self._changed:
             if key not in self._waiting:
@@ -87,14 +87,14 @@ class Decoder:
         while (batch := self._next_batch()) is not None:
             self._decode(batch)
 
-    def _next_batch(self) -> list[tuple[DecodeSink, Chunk, bytes]] | None:
+    def _next_batch(self) -> list[tuple[DecodeSink, Chunk, SupportsBytes]] | None:
         """All that is queued of the next shard; None to end."""
         with self._changed:
             while not self._order and not self._is_closed:
                 self._changed.wait()
             return None if self._is_closed else self._waiting.pop(self._order.popleft())
 
-    def _decode(self, batch: list[tuple[DecodeSink, Chunk, bytes]]) -> None:
+    def _decode(self, batch: list[tuple[DecodeSink, Chunk, SupportsBytes]]) -> None:
         sink, last, _ = batch[-1]
         key = last.block, last.component
         try:
@@ -105,10 +105,10 @@ class Decoder:
         if key in self._refused and not self._is_closed:
             sink.shard_refused(key, self._refused[key])
 
-    def _advance(self, key: Key, batch: list[tuple[DecodeSink, Chunk, bytes]]) -> None:
+    def _advance(self, key: Key, batch: list[tuple[DecodeSink, Chunk, SupportsBytes]]) -> None:
         sink, start_s = batch[-1][0], batch[-1][0].now()
         chunks = {(chunk.level, chunk.index): chunk for _, chunk, _ in batch}
-        pieces = [Piece(chunk.level, chunk.index, data) for _, chunk, data in batch]
+        pieces = [Piece(chunk.level, chunk.index, bytes(data)) for _, chunk, data in batch]
         outcome = self._engine.advance(key, pieces)
         for level, index, reason in outcome.damaged:
             sink.chunk_refused(chunks[level, index], reason)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sakura.events import Event, EventLog
 from sakura.models.base import Adapter, BlockState, Request, Template
+from sakura.models.threads import one_thread
 from sakura.play.deadlines import Mode
 from sakura.play.execute import Guide, execute
 from sakura.play.report import RunReport, make_report
@@ -144,16 +145,3 @@ def short_turns() -> Iterator[None]:
         yield
     finally:
         sys.setswitchinterval(turn_s)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """torch on one thread, and as many as before afterwards."""
-    import torch
-
-    num_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(num_threads)

@@ -31,9 +31,11 @@ from sakura.play.messages import (
     ShardRefused,
     StepStarted,
 )
+from sakura.play.opened import Opened
 from sakura.play.plan import Decision
-from sakura.play.ranges import Chunk
+from sakura.play.ranges import Chunk, Place
 from sakura.play.session import Session
+from sakura.play.shelf import Shelf
 from sakura.play.state import StateStore
 
 LONGEST_NAP_S = 1.0
@@ -42,11 +44,12 @@ RATE_CHANGE = 1.05
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """The threads and the store that edits share."""
+    """The threads and the store that edits share; `shelf` where there is a flash cache."""
 
     fetcher: Fetcher
     decoder: Decoder
     store: StateStore
+    shelf: Shelf | None = None
 
 
 @dataclass(slots=True)
@@ -62,13 +65,19 @@ class Exchange:
         session: what decides.
         workers: what acts.
         log: of the edit.
-        opened: the object's first bytes, which came with its head.
+        opened: what is here already.
+
+    Attributes:
+        leftover: chunks that came, by any edit, and are not decoded.
     """
 
     def __init__(
-        self, session: Session, workers: Workers, log: EventLog, opened: bytes = b""
+        self, session: Session, workers: Workers, log: EventLog, opened: Opened | None = None
     ) -> None:
-        self._session, self._workers, self._log, self._opened = session, workers, log, opened
+        self._session, self._workers, self._log = session, workers, log
+        self._opened = opened or Opened()
+        self.leftover: dict[Place, bytes] = dict(self._opened.leftover)
+        self._from_cache: set[Place] = set()
         self._changed = threading.Condition()
         self._buffers: dict[int, _Buffer] = {}
         self._is_over = False
@@ -79,13 +88,23 @@ class Exchange:
     def start(self) -> None:
         """Ask for the first bytes."""
         with self._changed:
-            self._carry_out(self._session.start(self.now()))
+            commands = self._session.start(self.now())
+            opened = [c.chunk for c in commands if isinstance(c, Decode)]
+            cached = [chunk for chunk in opened if self._opened.is_cached(chunk)]
+            self._from_cache = {chunk.place for chunk in cached}
+            if cached:
+                num_bytes = sum(chunk.num_bytes for chunk in cached)
+                self._log.add("cached", num_chunks=len(cached), num_bytes=num_bytes)
+            self._carry_out(commands)
 
     def finish(self) -> None:
         """The edit is over: drop what is in flight; what comes later is ignored."""
         with self._changed:
             self._carry_out(self._session.stop("the edit is over", self.now()))
             self._is_over = True
+            shelf = self._workers.shelf
+            if shelf is not None and shelf.error is not None:
+                self._log.add("fault", source="cache", reason=shelf.error, is_final=False)
         self._workers.decoder.drop()
 
     def now(self) -> float:
@@ -131,6 +150,8 @@ class Exchange:
             if self._is_over:
                 return
             block, component = shard
+            for place in [p for p in self.leftover if p[:2] == shard and p[2] <= level]:
+                del self.leftover[place]
             event = self._log.add(
                 "decode", block=block, component=component, level=level, start_s=start_s
             )
@@ -140,8 +161,12 @@ class Exchange:
         """See `DecodeSink.chunk_refused`."""
         with self._changed:
             if not self._is_over:
-                place = (chunk.block, chunk.component, chunk.level, chunk.index)
-                self._take(ChunkRefused(chunk, reason), decode_fault(reason, place))
+                self.leftover.pop(chunk.place, None)
+                fault = decode_fault(reason, chunk.place)
+                if chunk.place in self._from_cache:
+                    self._from_cache.discard(chunk.place)
+                    fault["source"] = "cache"
+                self._take(ChunkRefused(chunk, reason), fault)
 
     def shard_refused(self, shard: Key, reason: str) -> None:
         """See `DecodeSink.shard_refused`."""
@@ -225,15 +250,22 @@ class Exchange:
                 case Abandon(fetch, reason):
                     self._end_fetch(fetch, reason)
                     self._workers.fetcher.abandon(self, fetch)
-                case Decode(fetch, chunk):
-                    self._workers.decoder.submit(self, chunk, self._bytes_of(fetch, chunk, buffer))
+                case Decode(fetch, chunk) if fetch == OPENED:
+                    self._workers.decoder.submit(self, chunk, self._opened.data(chunk))
+                    if not self._opened.is_cached(chunk):
+                        self._keep(chunk, bytes(self._opened.data(chunk)))
+                case Decode(_, chunk):
+                    assert buffer is not None
+                    first = chunk.start - buffer.fetch.start
+                    data = bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])
+                    self._workers.decoder.submit(self, chunk, data)
+                    self._keep(chunk, data)
 
-    def _bytes_of(self, fetch: int, chunk: Chunk, buffer: _Buffer | None) -> bytes:
-        if fetch == OPENED:
-            return self._opened[chunk.start : chunk.stop]
-        assert buffer is not None
-        first = chunk.start - buffer.fetch.start
-        return bytes(memoryview(buffer.data)[first : first + chunk.num_bytes])
+    def _keep(self, chunk: Chunk, data: bytes) -> None:
+        """For later edits: until it is decoded, and on flash."""
+        self.leftover[chunk.place] = data
+        if self._workers.shelf is not None:
+            self._workers.shelf.keep(chunk, data)
 
     def _end_fetch(self, fetch: int, reason: str | None) -> None:
         num_bytes = len(self._buffers.pop(fetch).data)

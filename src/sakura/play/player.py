@@ -1,13 +1,15 @@
 """Edits: one template, one model, any number of requests.
 
-A player owns a fetch thread and a decode thread between `with` and its end. What it has decoded
-stays, so a further edit with the same template fetches only what raises quality.
+A player owns a fetch thread, a decode thread and, with a flash cache, one that adds to it, between
+`with` and its end. What it has decoded stays, so a further edit with the same template fetches only
+what raises quality.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -32,9 +34,13 @@ from sakura.play.engine import LocalEngine
 from sakura.play.exchange import Exchange, Workers
 from sakura.play.fetch import Fetcher
 from sakura.play.fingerprint import check_model, find_profile
+from sakura.play.flash import FlashCache
+from sakura.play.opened import Opened
 from sakura.play.plan import error_model
 from sakura.play.policy import create_policy
+from sakura.play.ranges import Place
 from sakura.play.session import Session, Setting
+from sakura.play.shelf import shelf_for
 from sakura.play.state import StateStore
 
 Array = NDArray[Any]
@@ -54,6 +60,8 @@ class PlayerOptions:
         decoder: "thread", or "process" to keep decoding away from the executor's interpreter lock
             at the price of a slower start and more memory.
         profile: codec profile to use instead of the one that ships with the model.
+        cache: flash cache, or its folder, to keep chunks in; by default the one that the bundle
+            was opened with, if any.
         clock: monotonic seconds.
     """
 
@@ -63,6 +71,7 @@ class PlayerOptions:
     max_total_bytes: int | None = None
     decoder: Literal["process", "thread"] = "thread"
     profile: CodecProfile | None = None
+    cache: FlashCache | str | Path | None = None
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
@@ -83,6 +92,7 @@ class OptionNames(TypedDict, total=False):
     max_total_bytes: int | None
     decoder: Literal["process", "thread"]
     profile: CodecProfile | None
+    cache: FlashCache | str | Path | None
     clock: Callable[[], float]
 
 
@@ -120,6 +130,7 @@ class Player:
         self._prior_bps: float | None = None
         self._profile: CodecProfile | None = None
         self._workers: Workers | None = None
+        self._leftover: dict[Place, bytes] = {}
         if self._policy.is_streaming:
             self._profile = find_profile(model, manifest, self.options.profile)
             create_codec(manifest.codec.id, self._profile)  # complains now, not in the child
@@ -127,6 +138,8 @@ class Player:
     def __enter__(self) -> Self:
         if self._profile is not None and self._workers is None:
             self._workers = self._make_workers(self._profile)
+            if self._workers.shelf is not None:
+                self._workers.shelf.start()
             self._workers.decoder.start()
             self._workers.fetcher.start(num_warm=self.options.num_fetches)
         return self
@@ -143,10 +156,11 @@ class Player:
         """End the threads. Raises PlayError where one does not end."""
         workers, self._workers = self._workers, None
         if workers is not None:
-            try:
-                workers.fetcher.close()
-            finally:
-                workers.decoder.close()
+            with ExitStack() as ends:
+                ends.callback(workers.decoder.close)
+                ends.callback(workers.fetcher.close)
+                if workers.shelf is not None:
+                    ends.callback(workers.shelf.close)
 
     def edit(
         self,
@@ -167,9 +181,37 @@ class Player:
             InputError: a picture, prompt or mask that cannot be used.
             PlayError: outside a `with` block.
         """
+        (result,) = self.edit_many(reference, prompt, (seed,), mask)
+        return result
+
+    def edit_many(
+        self,
+        reference: Array | Image.Image | str | Path,
+        prompt: str | None = None,
+        seeds: Sequence[int] = (0,),
+        mask: TokenMask | None = None,
+    ) -> list[EditResult]:
+        """Edit the template once per seed, one after the other: what is fetched or decoded for one
+        picture serves all later ones.
+
+        Args:
+            reference: see `edit`, as all others.
+            prompt: text.
+            seeds: one per picture.
+            mask: tokens to change.
+
+        Raises:
+            InputError: see `edit`; or no seed.
+            PlayError: see `edit`.
+        """
+        if not seeds:
+            raise InputError("no seed", hint="give one seed per picture")
+        pixels = pixels_of(reference)
+        return [self._edit(Request(pixels, prompt, seed, mask)) for seed in seeds]
+
+    def _edit(self, request: Request) -> EditResult:
         if self._policy.is_streaming and self._workers is None:
             raise PlayError("the player is closed", hint="use it in a `with` block")
-        request = Request(pixels_of(reference), prompt, seed, mask)
         job = Job(self._model, self._template, request, self._listener, self.options.clock)
         job.begin(
             self._policy.name,
@@ -183,8 +225,9 @@ class Player:
         return self._stream(job, self._workers)
 
     def _stream(self, job: Job, workers: Workers) -> EditResult:
-        session = Session(self._setting(workers.store), self._times)
-        exchange = Exchange(session, workers, job.log, self._bundle.prefix)
+        opened = self._opened(workers)
+        session = Session(self._setting(workers.store, opened), self._times)
+        exchange = Exchange(session, workers, job.log, opened)
         exchange.start()
         try:
             image = job.render(exchange, self._bundle.manifest.importance_order)
@@ -192,9 +235,19 @@ class Player:
         finally:
             self._prior_bps = session.throughput.estimate_bps(job.log.now())
             exchange.finish()
+            self._leftover = exchange.leftover
         return job.end(image, latency_s)
 
-    def _setting(self, store: StateStore) -> Setting:
+    def _opened(self, workers: Workers) -> Opened:
+        """What is here already; of leftovers, those that are not decoded by now."""
+        levels = workers.store.levels
+        leftover = {p: data for p, data in self._leftover.items() if p[2] > levels[p[:2]]}
+        if workers.shelf is None:
+            return Opened(self._bundle.prefix, leftover)
+        workers.shelf.used()
+        return Opened(self._bundle.prefix, leftover, workers.shelf.snapshot)
+
+    def _setting(self, store: StateStore, opened: Opened) -> Setting:
         assert self._profile is not None
         options, manifest = self.options, self._bundle.manifest
         return Setting(
@@ -204,7 +257,8 @@ class Player:
             levels_BC=store.levels,
             limits=Limits(num_fetches=options.num_fetches, max_total_bytes=options.max_total_bytes),
             prior_bps=self._prior_bps,
-            opened_bytes=len(self._bundle.prefix),
+            opened_bytes=len(opened.prefix),
+            held=opened.places,
         )
 
     def _make_workers(self, profile: CodecProfile) -> Workers:
@@ -220,7 +274,8 @@ class Player:
         store.skip_empty(manifest.shards)
         make_engine = ProcessEngine if self.options.decoder == "process" else LocalEngine
         decoder = Decoder(make_engine(manifest, profile), store)
-        return Workers(Fetcher(bundle.reader, bundle.info.etag), decoder, store)
+        shelf = shelf_for(bundle, self.options.cache or bundle.cache)
+        return Workers(Fetcher(bundle.reader, bundle.info.etag), decoder, store, shelf)
 
 
 def pixels_of(picture: Array | Image.Image | str | Path) -> Array:

@@ -8,9 +8,9 @@ are never joined.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Sequence, Set
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain, compress, islice
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from sakura.format import Head
 from sakura.play.plan import Layer
 
 Array = NDArray[Any]
+Place = tuple[int, int, int, int]
+"""(block, component, level, index) of a chunk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class Chunk:
     def layer(self) -> Layer:
         return self.block, self.component, self.level
 
+    @property
+    def place(self) -> Place:
+        return self.block, self.component, self.level, self.index
+
 
 class FetchList:
     """The chunks that are still to be asked for.
@@ -49,12 +55,19 @@ class FetchList:
         head: manifest and data start.
         levels_BC: what is decoded already; layers up to it are left out.
         opened_bytes: opening the object brought so many of its first bytes.
+        held: further chunks that are here already.
 
     Attributes:
-        opened: chunks that lie in those bytes and are never asked for.
+        opened: chunks that are here already and are never asked for.
     """
 
-    def __init__(self, head: Head, levels_BC: Array, opened_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        head: Head,
+        levels_BC: Array,
+        opened_bytes: int = 0,
+        held: Set[Place] = frozenset(),
+    ) -> None:
         self.layers: list[Layer] = []
         self._chunks: list[Chunk] = []
         self._next = 0
@@ -69,8 +82,9 @@ class FetchList:
                     self.layers.append(key)
                     self._chunks += _chunks(key, start, shard.layers[level].chunks)
                     sizes.append(shard.layers[level].num_bytes)
-        self.opened = tuple(chunk for chunk in self._chunks if chunk.stop <= opened_bytes)
-        self._chunks = [chunk for chunk in self._chunks if chunk.stop > opened_bytes]
+        is_here = [c.stop <= opened_bytes or c.place in held for c in self._chunks]
+        self.opened = tuple(compress(self._chunks, is_here))
+        self._chunks = [c for c, here in zip(self._chunks, is_here, strict=True) if not here]
         self.num_passed_bytes = sum(chunk.num_bytes for chunk in self.opened)
         self.num_passed_layers = 0
         self.ends = np.cumsum(sizes, dtype=np.int64)

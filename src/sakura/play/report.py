@@ -26,13 +26,15 @@ class RunReport:
         num_stalls: how often it did.
         num_bytes: bytes of shards that arrived during the edit.
         head_bytes: bytes that opening the bundle took; shards that came along count here.
+        cached_bytes: bytes of shards that lay in the flash cache when the edit began.
         recomputed_blocks: blocks executed with all tokens.
         injected_blocks: blocks executed with injected state.
         mask_ratio: share of the tokens that are active.
         predicted_db: PSNR to expect against uncompressed state; None where nothing was injected.
         finished_by: "stream" if every block was injected, "device" if none was, else "mixed".
         fetch_error: why fetching ended early, or had broken off when the edit ended; or None.
-        num_damaged: chunks that were refused, each counted once.
+        cache_error: why the flash cache could not be read or added to, if so; or None.
+        num_damaged: chunks from the origin that were refused, each counted once.
         damaged_shards: (block, component) of the shards they belong to.
         canary_distance: how far the model is from the one the bundle was captured with.
         levels: per step and block, the level that was injected, -1 for computed.
@@ -46,12 +48,14 @@ class RunReport:
     num_stalls: int
     num_bytes: int
     head_bytes: int
+    cached_bytes: int
     recomputed_blocks: int
     injected_blocks: int
     mask_ratio: float
     predicted_db: float | None
     finished_by: Literal["stream", "device", "mixed"]
     fetch_error: str | None
+    cache_error: str | None
     num_damaged: int
     damaged_shards: tuple[tuple[int, int], ...]
     canary_distance: float | None
@@ -83,12 +87,14 @@ def make_report(events: Iterable[Event]) -> RunReport:
         num_stalls=len(stalls),
         num_bytes=sum(e.data["num_bytes"] for e in log if e.kind == "fetch_bytes"),
         head_bytes=start.get("head_bytes", 0),
+        cached_bytes=sum(e.data["num_bytes"] for e in log if e.kind == "cached"),
         recomputed_blocks=num_computed,
         injected_blocks=num_injected,
         mask_ratio=start["mask_ratio"],
         predicted_db=to_db(mse) if num_injected and mse > 0 else None,
         finished_by="device" if not num_injected else "mixed" if num_computed else "stream",
         fetch_error=_fetch_error(log),
+        cache_error=next((f["reason"] for f in _faults(log, "cache")), None),
         num_damaged=len(damaged),
         damaged_shards=tuple(sorted({place[:2] for place in damaged})),
         canary_distance=start.get("canary_distance"),
@@ -112,10 +118,14 @@ def _damaged(log: list[Event]) -> set[tuple[int, int, int, int]]:
 
     A chunk that is refused twice is one, and so is a shard that is refused on top of its chunks.
     """
-    faults = [event.data for event in log if event.kind == "fault" and "block" in event.data]
+    faults = _faults(log, "decode")
     places = {(f["block"], f["component"], f["level"], f["index"]) for f in faults}
     bad_chunks = {place[:2] for place in places if place[2] >= 0}
     return {place for place in places if place[2] >= 0 or place[:2] not in bad_chunks}
+
+
+def _faults(log: list[Event], source: str) -> list[dict[str, Any]]:
+    return [e.data for e in log if e.kind == "fault" and e.data["source"] == source]
 
 
 def _fetch_error(log: list[Event]) -> str | None:

@@ -8,7 +8,7 @@ under a simulated clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -35,7 +35,7 @@ from sakura.play.messages import (
 )
 from sakura.play.plan import Decision, ErrorModel, Layer, Wait
 from sakura.play.policy import Policy, View
-from sakura.play.ranges import Chunk, FetchList
+from sakura.play.ranges import Chunk, FetchList, Place
 from sakura.play.throughput import Throughput
 from sakura.units import BITS_PER_BYTE
 
@@ -58,6 +58,7 @@ class Setting:
         limits: how much to ask for.
         prior_bps: throughput of an earlier edit.
         opened_bytes: how many first bytes of the object came with its head.
+        held: further chunks that are here already, for instance in the flash cache.
     """
 
     head: Head
@@ -67,6 +68,7 @@ class Setting:
     limits: Limits = field(default_factory=Limits)
     prior_bps: float | None = None
     opened_bytes: int = 0
+    held: Set[Place] = frozenset()
 
 
 class Session:
@@ -78,7 +80,7 @@ class Session:
         self._num_steps = len(self._model.share_SBC)
         self._ledger = Ledger(self._model, setting.levels_BC)
         self.throughput = Throughput(setting.prior_bps)
-        self._list = FetchList(setting.head, setting.levels_BC, setting.opened_bytes)
+        self._list = FetchList(setting.head, setting.levels_BC, setting.opened_bytes, setting.held)
         self._forecast = Forecast(self._model, self._list, self._ledger)
         self._downloads = Downloads(self._list, self.throughput, setting.limits)
         # Share of each shard's error in step s and later; after the last step, none.
