@@ -8,7 +8,8 @@ state itself. Needs the `bench` and `train` extras.
     python benchmarks/codec_baselines.py --per-task 2 --train-pool POOL \
         --out docs/results/codec_baselines.json --plot docs/results/codec_rate.png
 
-`--again FILE` makes the comparisons anew from the points of an earlier run.
+`--again FILE` makes the comparisons anew from the points of an earlier run; `--ours FILE` measures
+SAKURA's points anew on the same templates and keeps the others, which do not depend on its codec.
 """
 
 from __future__ import annotations
@@ -203,6 +204,20 @@ def run_study(per_task: int, train_pool: Path, pool: Path | None) -> dict[str, A
     }
 
 
+def ours_anew(earlier: dict[str, Any], pool: Path | None) -> dict[str, Any]:
+    """An earlier study with SAKURA's points measured again."""
+    torch.set_num_threads(1)
+    adapter = MiniAdapter.load(None)
+    profile = profile_for(adapter.family)
+    subjects = test_subjects(adapter, len(earlier["num_elements"]) // 3, pool)
+    sizes = {subject.name: subject.state.size for subject in subjects}
+    assert sizes == earlier["num_elements"], "the earlier study had other templates"
+    others = [p for p in earlier["rate_fidelity"] if p["codec"] not in PACKINGS]
+    points = [point.to_json() for point in measure(subjects, (), profile)]
+    fresh = {"profile": profile.digest, "machine": machine(), "rate_fidelity": points + others}
+    return {**earlier, **fresh}
+
+
 def compared(points: Sequence[Point]) -> dict[str, Any]:
     """Means over all templates and ratios task by task."""
     tasks = dict.fromkeys(point.task for point in points)
@@ -222,16 +237,19 @@ def main() -> None:
     parser.add_argument("--per-task", type=int, default=2, help="unseen templates of each task")
     parser.add_argument("--train-pool", type=Path, help="rendered training split")
     parser.add_argument("--again", type=Path, help="JSON of an earlier run; measure nothing")
+    parser.add_argument("--ours", type=Path, help="JSON of an earlier run; measure only ours")
     parser.add_argument("--pool", type=Path, help="rendered test split; default: render it")
     parser.add_argument("--out", type=Path, help="JSON file to write")
     parser.add_argument("--plot", type=Path, help="PNG file to write")
     args = parser.parse_args()
     if args.again:
         measured = json.loads(args.again.read_text())
+    elif args.ours:
+        measured = ours_anew(json.loads(args.ours.read_text()), args.pool)
     elif args.train_pool:
         measured = run_study(args.per_task, args.train_pool, args.pool)
     else:
-        parser.error("name --train-pool or --again")
+        parser.error("name --train-pool, --ours or --again")
     points = [Point(**row) for row in measured["rate_fidelity"]]
     if args.out:
         result = rounded({**measured, **compared(points)})
