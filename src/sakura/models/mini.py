@@ -130,10 +130,10 @@ class MiniAdapter:
 
     @torch.inference_mode()
     def _canary(self) -> np.ndarray:
-        """K/V of a fixed pseudo-reference: 4 tokens, 8 channels of head 0, every block."""
+        """K/V of a fixed pseudo-reference: 2 tokens, 4 channels of head 0, every block."""
         hidden = torch.from_numpy(gaussian((1, 16, 2 * PATCH_DIM + 1), 0, 99))
         buffers = reference_pass(self, hidden, reference_ids((0, 0, 8, 8))[:16], num_more=0)
-        sample = [rows[:4, 0, :8] for buffer in buffers for rows in (buffer.keys, buffer.values)]
+        sample = [rows[:2, 0, :4] for buffer in buffers for rows in (buffer.keys, buffer.values)]
         return torch.stack(sample).numpy().astype(np.float16).reshape(-1)
 
     def prepare(
