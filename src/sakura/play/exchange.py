@@ -13,9 +13,6 @@ from typing import Any
 from sakura.events import EventLog
 from sakura.models.base import BlockState
 from sakura.play.deadlines import Mode
-from sakura.play.decode import Decoder
-from sakura.play.engine import Key
-from sakura.play.fetch import Fetcher
 from sakura.play.messages import (
     OPENED,
     Abandon,
@@ -34,19 +31,13 @@ from sakura.play.messages import (
 from sakura.play.plan import Decision
 from sakura.play.ranges import Chunk
 from sakura.play.session import Session
-from sakura.play.state import StateStore
+from sakura.play.workers import Crew, Meeting
+
+Key = tuple[int, int]
+"""(block, component)"""
 
 LONGEST_NAP_S = 1.0
 RATE_CHANGE = 1.05
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """The threads and the store that edits share."""
-
-    fetcher: Fetcher
-    decoder: Decoder
-    store: StateStore
 
 
 @dataclass(slots=True)
@@ -63,13 +54,19 @@ class Exchange:
         workers: what acts.
         log: of the edit.
         opened: the object's first bytes, which came with its head.
+        meeting: where the threads meet; a simulator brings its own.
     """
 
     def __init__(
-        self, session: Session, workers: Workers, log: EventLog, opened: bytes = b""
+        self,
+        session: Session,
+        workers: Crew,
+        log: EventLog,
+        opened: bytes = b"",
+        meeting: Meeting | None = None,
     ) -> None:
         self._session, self._workers, self._log, self._opened = session, workers, log, opened
-        self._changed = threading.Condition()
+        self._changed: Meeting = meeting or threading.Condition()
         self._buffers: dict[int, _Buffer] = {}
         self._is_over = False
         self._logged_bps = 0.0

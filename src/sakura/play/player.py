@@ -29,7 +29,7 @@ from sakura.play.decode_process import ProcessEngine
 from sakura.play.downloads import Limits
 from sakura.play.edit import DeviceGuide, EditResult, Job, Listener, edit_on_device
 from sakura.play.engine import LocalEngine
-from sakura.play.exchange import Exchange, Workers
+from sakura.play.exchange import Exchange
 from sakura.play.fetch import Fetcher
 from sakura.play.fingerprint import check_model, find_profile
 from sakura.play.plan import error_model
@@ -72,6 +72,15 @@ class PlayerOptions:
             raise InputError(f"num_fetches is {self.num_fetches}, expected 1 to 16")
         if self.decoder not in ("process", "thread"):
             raise InputError(f"decoder is {self.decoder!r}, expected process or thread")
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The threads and the store that edits share."""
+
+    fetcher: Fetcher
+    decoder: Decoder
+    store: StateStore
 
 
 class OptionNames(TypedDict, total=False):
