@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from sakura.bench.sim_clock import SimClock
 from sakura.store.link import LinkModel
 
-TICK_S = 0.005
-"""Bytes that came are reported at least so often."""
 PIECE_BYTES = 16384
 IDLE_RTTS = 4
 """A connection that idles for longer starts slow again."""
@@ -40,7 +38,6 @@ class Flow:
     window: float
     came: float = 0.0
     num_told: int = 0
-    told_s: float = 0.0
     next_mark: int = 0
     room: float = 0.0  # bytes that this round may still carry
     round_s: float = 0.0  # when it began
@@ -55,17 +52,24 @@ class FluidLink:
         model: trace, round trip, and first window for slow start.
         num_warm: connections that are open already.
         start_s: how far into the trace it is now.
+        tick_s: bytes that came are reported at least so often.
     """
 
     def __init__(
-        self, clock: SimClock, model: LinkModel, num_warm: int = 0, start_s: float = 0.0
+        self,
+        clock: SimClock,
+        model: LinkModel,
+        num_warm: int = 0,
+        start_s: float = 0.0,
+        tick_s: float = 0.005,
     ) -> None:
-        self._clock, self._model = clock, model
+        self._clock, self._model, self._tick_s = clock, model, tick_s
         self._most = float(model.window_bytes) if model.initial_window is not None else math.inf
         # Bytes take half a round trip from the bottleneck to here.
         self._start_s = clock.now_s + model.rtt_s / 2 - start_s
         self._flows: list[Flow] = []
         self._since_s, self._served = clock.now_s, 0.0  # when `came` of all flows was brought up
+        self._ticked_s = clock.now_s
         self._turn = 0  # what was scheduled for an earlier one is void
         self._idle: list[tuple[float, float]] = [(self._first_window, clock.now_s)] * num_warm
 
@@ -107,8 +111,6 @@ class FluidLink:
             return
         self._serve()
         flow.room, flow.round_s = flow.window, self._clock.now_s
-        if not flow.num_told:
-            flow.told_s = self._clock.now_s
         self._flows.append(flow)
         self._schedule()
 
@@ -133,24 +135,25 @@ class FluidLink:
         count = len(self._flows)
         nearest = min(min(self._target(flow) - flow.came, flow.room) for flow in self._flows)
         due_s = self._time_of(self._served + max(0.0, nearest) * count)
-        # Bytes that trickle are told of at every tick, once there is a whole one.
-        whole = min(flow.num_told + 1 - flow.came for flow in self._flows)
-        byte_s = self._time_of(self._served + max(0.0, whole) * count)
-        tick_s = min(flow.told_s for flow in self._flows) + TICK_S
-        due_s = min(due_s, max(tick_s, byte_s, self._clock.now_s))
+        tick_s = self._ticked_s + self._tick_s
+        if tick_s < due_s:  # bytes that trickle are told of, once there is a whole one
+            byte = min(max(0.0, flow.num_told + 1 - flow.came) for flow in self._flows)
+            due_s = min(due_s, max(tick_s, self._time_of(self._served + byte * count)))
+        due_s = max(due_s, self._clock.now_s)
         self._clock.at(due_s, self._report, self._turn)
 
     def _report(self, turn: int) -> None:
         if turn != self._turn:
             return
+        now_s = self._clock.now_s
         self._serve()
-        now_s, told = self._clock.now_s, list[tuple[Flow, int]]()
+        told, is_tick = list[tuple[Flow, int]](), now_s >= self._ticked_s + self._tick_s
+        self._ticked_s = now_s if is_tick else self._ticked_s
         for flow in list(self._flows):
             came = self._whole(flow)
-            is_due = came >= self._target(flow) or now_s >= flow.told_s + TICK_S
-            if is_due and came > flow.num_told:
+            if came > flow.num_told and (is_tick or came >= self._target(flow)):
                 told.append((flow, came - flow.num_told))
-                flow.num_told, flow.told_s = came, now_s
+                flow.num_told = came
                 while flow.next_mark < len(flow.marks) and flow.marks[flow.next_mark] <= came:
                     flow.next_mark += 1
             if came >= flow.num_bytes:

@@ -31,6 +31,9 @@ from sakura.store.link import LinkModel
 
 Array = NDArray[Any]
 
+NUM_TICKS, MOST_TICK_S = 100, 0.1
+"""Of an edit: how often bytes that trickle are heard of; a fetch is never taken for silent."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimBundle:
@@ -118,7 +121,8 @@ class Stage:
         self.scene, self.policy, self.clock = scene, policy, SimClock()
         self.log = EventLog(self.clock)
         self.store = SimStore(manifest, bundle.step_basis)
-        link = FluidLink(self.clock, scene.link, scene.limits.num_fetches, scene.start_s)
+        num_warm, tick_s = scene.limits.num_fetches, min(MOST_TICK_S, scene.device_s / NUM_TICKS)
+        link = FluidLink(self.clock, scene.link, num_warm, scene.start_s, tick_s)
         setting = Setting(
             head=bundle.head,
             model=scene.error_model(),
