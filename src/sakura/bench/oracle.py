@@ -6,7 +6,8 @@ dynamic program over the steps finds, for every step, how many blocks to compute
 to inject, such that the edit is done soonest and its predicted error stays inside the budget. The
 rules are those of the player: a block is injected only with its main component decoded, and a step
 that injects goes on to its end. Waiting between injected blocks is left out: waiting as long before
-the first of them brings every block at least as much state. The plan is then played like any policy.
+the first of them brings every block at least as much state. The plan is then played like any other
+policy.
 
 `ideal_s` is the same program over a link that carries layer after layer at its full rate from the
 first round trip on: no player that fetches in this order can be sooner.

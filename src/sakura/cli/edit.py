@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sakura.cli.explain import decisions, explain
 from sakura.cli.live import Live
 from sakura.cli.options import InputPath, Output, gathered, require
 from sakura.cli.text import note, print_json
@@ -38,6 +39,7 @@ class Wanted:
     mask: Path | None
     policy: str
     floor_db: float
+    deadline_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,14 @@ class Outputs:
             require("a timeline", "viz")
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is said of the run."""
+
+    as_json: bool
+    with_reasons: bool
+
+
 @click.command(short_help="Edit a private picture from a bundle.")
 @click.argument("bundle")
 @click.option("--reference", required=True, type=InputPath, help="The private picture.")
@@ -92,6 +102,7 @@ class Outputs:
     help="sakura decides as it goes; device fetches nothing; wait never computes.",
 )
 @click.option("--floor-db", default=40.0, show_default=True, help="Fidelity to keep, PSNR in dB.")
+@click.option("--deadline-s", type=float, help="For --policy deadline: done by then.")
 @click.option(
     "--model",
     type=click.Choice(sorted(ADAPTERS)),
@@ -99,11 +110,10 @@ class Outputs:
     show_default=True,
     help="Model that makes the edit.",
 )
+@click.option("--explain", "with_reasons", is_flag=True, help="Print every decision.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, no progress.")
-@gathered(Wanted, Fallback, Outputs)
-def command(
-    wanted: Wanted, fallback: Fallback, outputs: Outputs, model: str, as_json: bool
-) -> None:
+@gathered(Wanted, Fallback, Outputs, Told)
+def command(wanted: Wanted, fallback: Fallback, outputs: Outputs, told: Told, model: str) -> None:
     """Edit a picture from BUNDLE (a path or URL) while its state is still arriving.
 
     The reference and the prompt never leave this machine. With --template, --template-mask and
@@ -114,7 +124,7 @@ def command(
 
     outputs.check()
     bundle, reference = open_bundle(wanted.bundle, fallback), load_rgb(wanted.reference)
-    with Live(quiet=as_json) as live:
+    with Live(quiet=told.as_json) as live:
         live.stage("load the model", 0.0)
         adapter = load_model(model)
         live.stage("edit", 0.5)
@@ -126,10 +136,17 @@ def command(
     _write_logs(result, outputs)
     for warning in warnings_of(result.report):
         note(f"warning: {warning}")
-    if as_json:
-        print_json({"output": str(outputs.output), **asdict(result.report)})
+    _tell(result, outputs, told)
+
+
+def _tell(result: EditResult, outputs: Outputs, told: Told) -> None:
+    if told.as_json:
+        reasons = {"decisions": decisions(result.events)} if told.with_reasons else {}
+        print_json({"output": str(outputs.output), **asdict(result.report), **reasons})
         return
     click.echo(str(outputs.output))
+    if told.with_reasons:
+        note(explain(result.events))
     note(_summary(result.report))
 
 
@@ -153,13 +170,14 @@ def edit(
 ) -> EditResult:
     """Make the edit from the bundle; `asked` holds the reference's pixels as well."""
     from sakura.images import load_mask
-    from sakura.play import Player
+    from sakura.play import Player, PlayerOptions
 
     wanted, reference = asked
     mask = None if wanted.mask is None else load_mask(wanted.mask, bundle.manifest.token_grid)
-    with Player(
-        adapter, bundle, policy=wanted.policy, floor_db=wanted.floor_db, listener=live.event
-    ) as player:
+    options = PlayerOptions(
+        policy=wanted.policy, floor_db=wanted.floor_db, deadline_s=wanted.deadline_s
+    )
+    with Player(adapter, bundle, options, listener=live.event) as player:
         return player.edit(reference, prompt=wanted.prompt, seed=wanted.seed, mask=mask)
 
 

@@ -47,10 +47,11 @@ class PlayerOptions:
     """How a player plays.
 
     Args:
-        policy: "sakura", "device" (fetches nothing) or "wait" (naive streaming).
+        policy: who decides, see `sakura.play.policy`; "device" fetches nothing.
         floor_db: least PSNR against uncompressed state that injecting may lead to.
         num_fetches: ranges in flight.
         max_total_bytes: bytes of shards to fetch for an edit, None for no limit.
+        deadline_s: for the policy "deadline": the edit should take no longer; None for soon.
         decoder: "thread", or "process" to keep decoding away from the executor's interpreter lock
             at the price of a slower start and more memory.
         profile: codec profile to use instead of the one that ships with the model.
@@ -61,6 +62,7 @@ class PlayerOptions:
     floor_db: float = 40.0
     num_fetches: int = 3
     max_total_bytes: int | None = None
+    deadline_s: float | None = None
     decoder: Literal["process", "thread"] = "thread"
     profile: CodecProfile | None = None
     clock: Callable[[], float] = time.monotonic
@@ -70,6 +72,8 @@ class PlayerOptions:
             raise InputError(f"floor_db is {self.floor_db}, expected 0 to 200")
         if not 1 <= self.num_fetches <= 16:
             raise InputError(f"num_fetches is {self.num_fetches}, expected 1 to 16")
+        if self.deadline_s is not None and not self.deadline_s > 0:
+            raise InputError(f"deadline_s is {self.deadline_s}, expected more than 0")
         if self.decoder not in ("process", "thread"):
             raise InputError(f"decoder is {self.decoder!r}, expected process or thread")
 
@@ -90,6 +94,7 @@ class OptionNames(TypedDict, total=False):
     floor_db: float
     num_fetches: int
     max_total_bytes: int | None
+    deadline_s: float | None
     decoder: Literal["process", "thread"]
     profile: CodecProfile | None
     clock: Callable[[], float]
@@ -214,6 +219,7 @@ class Player:
             limits=Limits(num_fetches=options.num_fetches, max_total_bytes=options.max_total_bytes),
             prior_bps=self._prior_bps,
             opened_bytes=len(self._bundle.prefix),
+            deadline_s=options.deadline_s,
         )
 
     def _make_workers(self, profile: CodecProfile) -> Workers:
