@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sakura.bench.devices import StepCost, phone_step, scale_link
 from sakura.bench.sim_device import DeviceModel
 from sakura.bench.simulate import Scene, simulate
+from sakura.play.deadlines import BlockTimes
 from sakura.play.policy import create_policy
 from sakura.store.link import LinkModel
 from sakura.store.trace import Trace, load_trace, trace_names
@@ -77,3 +78,34 @@ def test_on_links_that_do_as_they_please(
     device = DeviceModel.of_step(STEP_S, NUM_BLOCKS, mask_ratio)
     link = LinkModel(Trace(times_s, bps), rtt_s)
     assert over_device(Scene(bundle(), link, device, floor_db=floor_db)) <= MOST
+
+
+def known_times(device: DeviceModel) -> BlockTimes:
+    """What an earlier edit has measured."""
+    times = BlockTimes(NUM_BLOCKS)
+    for block in range(NUM_BLOCKS):
+        times.observe(block, "compute", device.compute_s[block])
+        times.observe(block, "inject", device.inject_s[block])
+    return times
+
+
+def test_when_the_link_dies_as_soon_as_a_wait_begins() -> None:
+    """The device is one on which waits pay most: active tokens alone cost next to nothing."""
+    block_s = STEP_S / NUM_BLOCKS
+    device = DeviceModel((block_s,) * NUM_BLOCKS, (0.1 * block_s,) * NUM_BLOCKS)
+    policy, ratios = create_policy("sakura"), []
+    for power in range(60):
+        rate_bps = MBPS * 1.1**power
+        for floor_db in (33.0, 35.0, 37.0):
+            link = LinkModel(Trace.constant(rate_bps), 0.001)
+            scene = Scene(bundle(), link, device, floor_db=floor_db)
+            stalls = simulate(scene, policy, known_times(device)).events.of("stall")
+            for stall in stalls[:1]:
+                cut_s = stall.data["start_s"] + 1e-6
+                dying = Trace((0.0, cut_s), (rate_bps, 0.0), "dying", FOREVER_S)
+                dead = replace(scene, link=replace(link, trace=dying))
+                report = simulate(dead, policy, known_times(device)).report
+                ratios.append(report.latency_s / scene.device_s)
+                assert report.stall_s > 0
+    assert len(ratios) >= 10  # there were waits
+    assert max(ratios) <= MOST

@@ -28,6 +28,8 @@ NOTHING = -1
 SAFETY = 1.5
 """A wait is begun only if it pays even when it takes this many times longer than predicted."""
 MIN_SAVING_S = 0.0005
+MOST_LOSS = 0.02
+"""Part of the edit's time on the device that a wait in vain may cost."""
 MARGIN = 0.03
 """Part of the rest of an edit by which a deadline is met early."""
 
@@ -169,12 +171,14 @@ class Wait:
         full_s: duration of the block with all tokens.
         active_s: duration of the block with the active tokens alone.
         num_blocks: blocks of this step that are left, this one included.
+        most_s: what may be lost if it is in vain.
     """
 
     arrival_s: float
     full_s: float
     active_s: float
     num_blocks: int
+    most_s: float = math.inf
 
     @property
     def saving_s(self) -> float:
@@ -186,6 +190,12 @@ class Wait:
 
     @property
     def pays(self) -> bool:
-        """Whether waiting is sooner done than computing, with a margin."""
-        saving_s = self.saving_s
-        return saving_s >= MIN_SAVING_S and SAFETY * self.arrival_s + MIN_SAVING_S < saving_s
+        """Whether waiting is sooner done than computing, with a margin, and little can be lost."""
+        if self.saving_s < MIN_SAVING_S:
+            return False
+        return SAFETY * self.arrival_s + MIN_SAVING_S < min(self.saving_s, self.most_s)
+
+    @property
+    def timeout_s(self) -> float:
+        """When it ends, whatever comes."""
+        return min(self.saving_s, self.most_s)

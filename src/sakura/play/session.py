@@ -34,7 +34,7 @@ from sakura.play.messages import (
     ShardRefused,
     StepStarted,
 )
-from sakura.play.plan import Decision, Haste, Wait
+from sakura.play.plan import MOST_LOSS, Decision, Haste, Wait
 from sakura.play.policy import View
 from sakura.play.ranges import Chunk, FetchList
 from sakura.play.setting import Setting
@@ -256,7 +256,8 @@ class Session:
         arrival_s = (
             num_bytes * BITS_PER_BYTE / arrival.rate_bps + len(missing) * self._decoding.layer_s
         )
-        return Wait(arrival_s, full_s, active_s, num_left)
+        edit_s = self._num_steps * (self._times.step_s("compute") or 0.0)
+        return Wait(arrival_s, full_s, active_s, num_left, MOST_LOSS * edit_s)
 
     def _on_decoded(self, event: ShardDecoded) -> None:
         num_layers = self._ledger.raise_level(event.block, event.component, event.level)

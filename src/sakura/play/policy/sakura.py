@@ -29,7 +29,7 @@ class SakuraPolicy:
             reason = (
                 f"{wait.arrival_s * 1e3:.1f} ms away, computing costs {wait.saving_s * 1e3:.1f} ms"
             )
-            return Decision("wait", reason, wait.saving_s)
+            return Decision("wait", reason, wait.timeout_s)
         if not view.has_state:
             return Decision("compute", "no state yet")
         return Decision("compute", f"error {view.cost:.1e} does not fit in {view.budget:.1e}")
