@@ -151,7 +151,8 @@ class FluidLink:
         self._ticked_s = now_s if is_tick else self._ticked_s
         for flow in list(self._flows):
             came = self._whole(flow)
-            if came > flow.num_told and (is_tick or came >= self._target(flow)):
+            is_due = is_tick or came >= self._target(flow) or flow.room <= 0.5
+            if is_due and came > flow.num_told:
                 told.append((flow, came - flow.num_told))
                 flow.num_told = came
                 while flow.next_mark < len(flow.marks) and flow.marks[flow.next_mark] <= came:
