@@ -7,10 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sakura.bench.sim_scene import NAMES
+from sakura.bench.simulate import simulate
 from sakura.cli import run
+from sakura.cli.edit import Outputs, Told, tell
+from sakura.play.edit import EditResult
+from sakura.play.policy import create_policy
+from tests.bench.scenes import LINKS, make_scene
 from tests.play.bundles import compressed, raw
 
 
@@ -67,3 +73,22 @@ def test_a_bundle_of_another_profile(tmp_path: Path) -> None:
     path = tmp_path / "b.skv"
     path.write_bytes(compressed().data)
     assert run(["simulate", str(path)]) == 3
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_an_edit_tells_its_reasons_only_if_asked(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulated = simulate(make_scene(LINKS["slow"]), create_policy("sakura"))
+    result = EditResult(np.zeros((1, 1, 3), np.uint8), simulated.report, simulated.events)
+    outputs, reason = Outputs(Path("x.png"), None, None), "no state yet"
+    tell(result, outputs, Told(as_json, with_reasons=False))
+    stdout, stderr = capsys.readouterr()
+    assert reason not in stdout + stderr
+    tell(result, outputs, Told(as_json, with_reasons=True))
+    stdout, stderr = capsys.readouterr()
+    if as_json:
+        assert reason in {row["reason"] for row in json.loads(stdout)["decisions"]}
+    else:
+        assert stdout == "x.png\n"
+        assert reason in stderr

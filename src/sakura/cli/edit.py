@@ -136,10 +136,11 @@ def command(wanted: Wanted, fallback: Fallback, outputs: Outputs, told: Told, mo
     _write_logs(result, outputs)
     for warning in warnings_of(result.report):
         note(f"warning: {warning}")
-    _tell(result, outputs, told)
+    tell(result, outputs, told)
 
 
-def _tell(result: EditResult, outputs: Outputs, told: Told) -> None:
+def tell(result: EditResult, outputs: Outputs, told: Told) -> None:
+    """Say what came of the edit: data on stdout, the rest on stderr."""
     if told.as_json:
         reasons = {"decisions": decisions(result.events)} if told.with_reasons else {}
         print_json({"output": str(outputs.output), **asdict(result.report), **reasons})
