@@ -19,7 +19,7 @@ import click
 from sakura import __version__
 from sakura.errors import SakuraError
 
-VERBS = ("cache", "codec", "demo", "edit", "env", "inspect", "pack", "serve", "verify")
+VERBS = ("cache", "codec", "demo", "edit", "env", "inspect", "pack", "serve", "simulate", "verify")
 COMPLETE = "_SAKURA_COMPLETE"
 EXIT_UNEXPECTED, EXIT_INTERRUPTED = 70, 130
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from sakura.cli.edit_report import Told, report_of, tell, warnings_of
 from sakura.cli.live import Live
 from sakura.cli.options import CACHE_VARIABLE, InputPath, Output, Size, gathered, require
 from sakura.cli.text import note, print_json
@@ -18,14 +18,13 @@ from sakura.models.registry import ADAPTERS, TASKS
 from sakura.play.flash import DEFAULT_MAX_BYTES, FlashCache
 from sakura.play.policy import POLICIES
 from sakura.store.writer import check_output, put_atomic
-from sakura.units import format_bytes, format_duration
+from sakura.units import format_bytes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from sakura.models.base import Adapter
     from sakura.play import Bundle, EditResult
-    from sakura.play.report import RunReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,7 @@ class Wanted:
     mask: Path | None
     policy: str
     floor_db: float
+    deadline_s: float | None
     cache: Path | None
     cache_size: int
 
@@ -123,6 +123,7 @@ class Outputs:
     help="sakura decides as it goes; device fetches nothing; wait never computes.",
 )
 @click.option("--floor-db", default=40.0, show_default=True, help="Fidelity to keep, PSNR in dB.")
+@click.option("--deadline-s", type=float, help="For --policy deadline: done by then.")
 @click.option(
     "--cache",
     envvar=CACHE_VARIABLE,
@@ -144,11 +145,10 @@ class Outputs:
     show_default=True,
     help="Model that makes the edit.",
 )
+@click.option("--explain", "with_reasons", is_flag=True, help="Print every decision.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, no progress.")
-@gathered(Wanted, Fallback, Outputs)
-def command(
-    wanted: Wanted, fallback: Fallback, outputs: Outputs, model: str, as_json: bool
-) -> None:
+@gathered(Wanted, Fallback, Outputs, Told)
+def command(wanted: Wanted, fallback: Fallback, outputs: Outputs, told: Told, model: str) -> None:
     """Edit a picture from BUNDLE (a path or URL) while its state is still arriving.
 
     The reference and the prompt never leave this machine. With --template, --template-mask and
@@ -161,7 +161,7 @@ def command(
     for one in each:
         one.check()
     bundle, reference = open_bundle(wanted, fallback), load_rgb(wanted.reference)
-    with Live(quiet=as_json) as live:
+    with Live(quiet=told.as_json) as live:
         live.stage("load the model", 0.0)
         adapter = load_model(model)
         live.stage("edit", 0.5)
@@ -174,12 +174,11 @@ def command(
         _write_logs(result, one)
         for warning in warnings_of(result.report):
             note(f"warning: {warning}")
-        if not as_json:
-            click.echo(str(one.output))
-            note(_summary(result.report))
-    if as_json:
+        if not told.as_json:
+            tell(result, one.output, told)
+    if told.as_json:
         pairs = zip(each, results, strict=True)
-        reports = [{"output": str(one.output), **asdict(r.report)} for one, r in pairs]
+        reports = [report_of(result, one.output, told) for one, result in pairs]
         print_json(reports[0] if wanted.num_images == 1 else reports)
 
 
@@ -206,13 +205,14 @@ def edit(
 ) -> list[EditResult]:
     """Make the edits from the bundle; `asked` holds the reference's pixels as well."""
     from sakura.images import load_mask
-    from sakura.play import Player
+    from sakura.play import Player, PlayerOptions
 
     wanted, reference = asked
     mask = None if wanted.mask is None else load_mask(wanted.mask, bundle.manifest.token_grid)
-    with Player(
-        adapter, bundle, policy=wanted.policy, floor_db=wanted.floor_db, listener=live.event
-    ) as player:
+    options = PlayerOptions(
+        policy=wanted.policy, floor_db=wanted.floor_db, deadline_s=wanted.deadline_s
+    )
+    with Player(adapter, bundle, options, listener=live.event) as player:
         return player.edit_many(reference, wanted.prompt, wanted.seeds, mask)
 
 
@@ -253,31 +253,3 @@ def _write_logs(result: EditResult, outputs: Outputs) -> None:
         from sakura.viz.timeline import write_timeline
 
         write_timeline(outputs.timeline, list(result.events))
-
-
-def warnings_of(report: RunReport) -> Iterator[str]:
-    """What went wrong on the way although there is a picture."""
-    if report.num_damaged:
-        shards = ", ".join(
-            f"block {block} component {component}" for block, component in report.damaged_shards
-        )
-        yield (
-            f"{report.num_damaged} damaged chunk(s) refused, of {shards}; "
-            "`sakura verify` checks the whole bundle"
-        )
-    if report.fetch_error:
-        yield f"fetching ended early: {report.fetch_error}"
-    if report.cache_error:
-        yield f"the cache: {report.cache_error}"
-
-
-def _summary(report: RunReport) -> str:
-    """One line for people."""
-    total = report.recomputed_blocks + report.injected_blocks
-    cached = f"{format_bytes(report.cached_bytes)} cached, " if report.cached_bytes else ""
-    return (
-        f"{format_duration(report.latency_s)}, {format_bytes(report.num_bytes)} fetched, "
-        f"{cached}"
-        f"{report.recomputed_blocks} of {total} blocks computed with all tokens, "
-        f"{report.num_stalls} stalls"
-    )

@@ -8,34 +8,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from contextlib import suppress
-from typing import Protocol, SupportsBytes
+from typing import SupportsBytes
 
 from sakura.errors import PlayError, SakuraError
 from sakura.play.engine import Engine, Key, Piece
 from sakura.play.ranges import Chunk
 from sakura.play.state import StateStore
+from sakura.play.workers import DecodeSink
 
 JOIN_S = 5.0
-
-
-class DecodeSink(Protocol):
-    """Who is told; called in the decoder's thread."""
-
-    def now(self) -> float:
-        """Seconds since the edit began."""
-        ...
-
-    def decoded(self, shard: Key, level: int, start_s: float) -> None:
-        """A shard stands at a level; decoding began at `start_s`."""
-        ...
-
-    def chunk_refused(self, chunk: Chunk, reason: str) -> None:
-        """The bytes of a chunk do not match their digest."""
-        ...
-
-    def shard_refused(self, shard: Key, reason: str) -> None:
-        """Nothing more of a shard can be decoded."""
-        ...
 
 
 class Decoder:

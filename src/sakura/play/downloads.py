@@ -74,6 +74,8 @@ class Downloads:
     def next_fetches(self, now_s: float, is_wanted: Callable[[Chunk], bool]) -> list[Fetch]:
         """Fill the places in flight."""
         fetches: list[Fetch] = []
+        if self.stop_reason is not None or self._list.is_empty:
+            return fetches
         limits, num_places = self._limits, self._num_places(now_s)
         while self.stop_reason is None and len(self._in_flight) < num_places:
             chunks = self._list.take(self._range_bytes(now_s), is_wanted)

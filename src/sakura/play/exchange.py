@@ -13,9 +13,6 @@ from typing import Any
 from sakura.events import EventLog
 from sakura.models.base import BlockState
 from sakura.play.deadlines import Mode
-from sakura.play.decode import Decoder
-from sakura.play.engine import Key
-from sakura.play.fetch import Fetcher
 from sakura.play.messages import (
     OPENED,
     Abandon,
@@ -35,21 +32,13 @@ from sakura.play.opened import Opened
 from sakura.play.plan import Decision
 from sakura.play.ranges import Chunk, Place
 from sakura.play.session import Session
-from sakura.play.shelf import Shelf
-from sakura.play.state import StateStore
+from sakura.play.workers import Crew, Meeting
+
+Key = tuple[int, int]
+"""(block, component)"""
 
 LONGEST_NAP_S = 1.0
 RATE_CHANGE = 1.05
-
-
-@dataclass(frozen=True, slots=True)
-class Workers:
-    """The threads and the store that edits share; `shelf` where there is a flash cache."""
-
-    fetcher: Fetcher
-    decoder: Decoder
-    store: StateStore
-    shelf: Shelf | None = None
 
 
 @dataclass(slots=True)
@@ -66,19 +55,25 @@ class Exchange:
         workers: what acts.
         log: of the edit.
         opened: what is here already.
+        meeting: where the threads meet; a simulator brings its own.
 
     Attributes:
         leftover: chunks that came, by any edit, and are not decoded.
     """
 
     def __init__(
-        self, session: Session, workers: Workers, log: EventLog, opened: Opened | None = None
+        self,
+        session: Session,
+        workers: Crew,
+        log: EventLog,
+        opened: Opened | None = None,
+        meeting: Meeting | None = None,
     ) -> None:
         self._session, self._workers, self._log = session, workers, log
         self._opened = opened or Opened()
         self.leftover: dict[Place, bytes] = dict(self._opened.leftover)
         self._from_cache: set[Place] = set()
-        self._changed = threading.Condition()
+        self._changed: Meeting = meeting or threading.Condition()
         self._buffers: dict[int, _Buffer] = {}
         self._is_over = False
         self._logged_bps = 0.0

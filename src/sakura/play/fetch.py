@@ -13,46 +13,17 @@ import threading
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
 from sakura.errors import NotFoundError, PlayError, SakuraError, StaleError, StoreError
 from sakura.play.messages import Fetch
-from sakura.play.retry import Budget
+from sakura.play.retry import Budget, Retry
+from sakura.play.workers import FetchSink
 from sakura.store.base import RangeReader
 
 JOIN_S = 5.0
 
-
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """When a fetch is asked for again.
-
-    Args:
-        delays_s: pause after each failure in a row of a fetch; the last one for all further ones.
-            A fetch that breaks more often than that while nothing comes by any fetch has failed.
-        silence_s: without a byte for so long, reconnect; doubled each time, reset by a byte.
-        num_silences: after so many in a row the fetch has failed.
-    """
-
-    delays_s: tuple[float, ...] = (0.05, 0.2, 0.8)
-    silence_s: float = 0.6
-    num_silences: int = 5
-
-
-class FetchSink(Protocol):
-    """Who is told; called in the fetcher's thread."""
-
-    def arrived(self, fetch: int, data: bytes) -> None:
-        """The next bytes of a fetch."""
-        ...
-
-    def stumbled(self, fetch: int, reason: str) -> None:
-        """It broke off, and goes on from there."""
-        ...
-
-    def failed(self, fetch: int, reason: str) -> None:
-        """No more bytes of it will come."""
-        ...
+__all__ = ["FetchSink", "Fetcher", "Retry"]
 
 
 @dataclass(slots=True, eq=False)

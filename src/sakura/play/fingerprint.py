@@ -58,6 +58,11 @@ def check_model(model: Adapter, manifest: Manifest) -> float | None:
 def find_profile(
     model: Adapter, manifest: Manifest, given: CodecProfile | None = None
 ) -> CodecProfile:
+    """The codec profile that a bundle for this model names; see `profile_of`."""
+    return profile_of(manifest, model.identity().family, given)
+
+
+def profile_of(manifest: Manifest, family: str, given: CodecProfile | None = None) -> CodecProfile:
     """The codec profile that a bundle names by digest: the given, the raw codec's or the shipped.
 
     Raises:
@@ -71,7 +76,7 @@ def find_profile(
             geometry.num_heads,
             geometry.head_dim,
         )
-    profile = profile_for(model.identity().family) if given is None else given
+    profile = profile_for(family) if given is None else given
     if len(wanted) < MIN_DIGEST or not profile.digest.startswith(wanted):
         raise CodecError(
             f"codec profile {profile.digest} is not the bundle's {wanted}",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sakura.format import Shard
 from sakura.play.plan import NOTHING, ErrorModel
 
 Array = NDArray[Any]
@@ -56,6 +57,10 @@ class Ledger:
         """Predicted error of injecting a step from a block on."""
         return max(0.0, float(self._costs_SB[step, block:].sum()))
 
+    def needed(self, step: int, block: int) -> list[int]:
+        """Components that matter in a block at a step."""
+        return [int(component) for component in np.flatnonzero(self._needed_SBC[step, block])]
+
     def is_complete(self, step: int, block: int) -> bool:
         """Whether every component that matters in a block at a step is decoded."""
         return bool(self._num_there_SB[step, block] == self._num_needed_SB[step, block])
@@ -72,5 +77,13 @@ class Ledger:
 
     def missing(self, step: int, block: int) -> list[int]:
         """Components that matter in a block at a step and are not decoded."""
-        is_missing = self._needed_SBC[step, block] & (self.levels[block] == NOTHING)
-        return [int(component) for component in np.flatnonzero(is_missing)]
+        levels = self.levels[block]
+        return [c for c in self.needed(step, block) if levels[c] == NOTHING]
+
+
+def free_level(shard: Shard) -> int:
+    """The level at which a shard stands before any byte of it came: its first layers with bytes
+    are what is missing; what has no bytes is all zero.
+    """
+    lengths = [layer.num_bytes for layer in shard.layers]
+    return next((n for n, length in enumerate(lengths) if length), len(lengths)) - 1

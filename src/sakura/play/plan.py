@@ -28,6 +28,10 @@ NOTHING = -1
 SAFETY = 1.5
 """A wait is begun only if it pays even when it takes this many times longer than predicted."""
 MIN_SAVING_S = 0.0005
+MOST_LOSS = 0.02
+"""Part of the edit's time on the device that a wait in vain may cost."""
+MARGIN = 0.03
+"""Part of the rest of an edit by which a deadline is met early."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,44 @@ def fits(cost: float, gain: float, later_costs: Iterable[float], budget: float) 
 
 
 @dataclass(frozen=True, slots=True)
+class Haste:
+    """What a deadline asks for.
+
+    Args:
+        left_s: seconds until the deadline.
+        rest_s: seconds until the edit is done if all that is left is computed.
+        step_saving_s: what injecting a whole step saves; 0 where that is not known yet.
+    """
+
+    left_s: float
+    rest_s: float
+    step_saving_s: float
+
+    @property
+    def missing_s(self) -> float:
+        """Seconds that injecting must still save, with a margin."""
+        return self.rest_s * (1 + MARGIN) - self.left_s
+
+
+def is_in_time(haste: Haste, density: float, later_costs: Iterable[float], budget: float) -> bool:
+    """Whether later steps that are cheaper can save all the time that is missing.
+
+    Args:
+        haste: the deadline.
+        density: predicted error, per part of a step saved, of injecting now.
+        later_costs: predicted error of injecting each later step whole.
+        budget: error that is left to spend.
+    """
+    missing_s, spent = haste.missing_s, 0.0
+    for cost in sorted(later for later in later_costs if later < density):
+        spent += cost
+        if missing_s <= 0 or spent > budget:
+            break
+        missing_s -= haste.step_saving_s
+    return missing_s <= 0
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """What is known about waiting before a block.
 
@@ -129,12 +171,14 @@ class Wait:
         full_s: duration of the block with all tokens.
         active_s: duration of the block with the active tokens alone.
         num_blocks: blocks of this step that are left, this one included.
+        most_s: what may be lost if it is in vain.
     """
 
     arrival_s: float
     full_s: float
     active_s: float
     num_blocks: int
+    most_s: float = math.inf
 
     @property
     def saving_s(self) -> float:
@@ -146,6 +190,12 @@ class Wait:
 
     @property
     def pays(self) -> bool:
-        """Whether waiting is sooner done than computing, with a margin."""
-        saving_s = self.saving_s
-        return saving_s >= MIN_SAVING_S and SAFETY * self.arrival_s + MIN_SAVING_S < saving_s
+        """Whether waiting is sooner done than computing, with a margin, and little can be lost."""
+        if self.saving_s < MIN_SAVING_S:
+            return False
+        return SAFETY * self.arrival_s + MIN_SAVING_S < min(self.saving_s, self.most_s)
+
+    @property
+    def timeout_s(self) -> float:
+        """When it ends, whatever comes."""
+        return min(self.saving_s, self.most_s)

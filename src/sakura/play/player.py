@@ -7,13 +7,12 @@ what raises quality.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,16 +30,16 @@ from sakura.play.decode_process import ProcessEngine
 from sakura.play.downloads import Limits
 from sakura.play.edit import DeviceGuide, EditResult, Job, Listener, edit_on_device
 from sakura.play.engine import LocalEngine
-from sakura.play.exchange import Exchange, Workers
+from sakura.play.exchange import Exchange
 from sakura.play.fetch import Fetcher
 from sakura.play.fingerprint import check_model, find_profile
-from sakura.play.flash import FlashCache
 from sakura.play.opened import Opened
+from sakura.play.options import OptionNames, PlayerOptions
 from sakura.play.plan import error_model
 from sakura.play.policy import create_policy
 from sakura.play.ranges import Place
 from sakura.play.session import Session, Setting
-from sakura.play.shelf import shelf_for
+from sakura.play.shelf import Shelf, shelf_for
 from sakura.play.state import StateStore
 
 Array = NDArray[Any]
@@ -49,51 +48,13 @@ __all__ = ["EditResult", "Player", "PlayerOptions", "edit_on_device"]
 
 
 @dataclass(frozen=True, slots=True)
-class PlayerOptions:
-    """How a player plays.
+class Workers:
+    """The threads and the store that edits share; `shelf` where there is a flash cache."""
 
-    Args:
-        policy: "sakura", "device" (fetches nothing) or "wait" (naive streaming).
-        floor_db: least PSNR against uncompressed state that injecting may lead to.
-        num_fetches: ranges in flight.
-        max_total_bytes: bytes of shards to fetch for an edit, None for no limit.
-        decoder: "thread", or "process" to keep decoding away from the executor's interpreter lock
-            at the price of a slower start and more memory.
-        profile: codec profile to use instead of the one that ships with the model.
-        cache: flash cache, or its folder, to keep chunks in; by default the one that the bundle
-            was opened with, if any.
-        clock: monotonic seconds.
-    """
-
-    policy: str = "sakura"
-    floor_db: float = 40.0
-    num_fetches: int = 3
-    max_total_bytes: int | None = None
-    decoder: Literal["process", "thread"] = "thread"
-    profile: CodecProfile | None = None
-    cache: FlashCache | str | Path | None = None
-    clock: Callable[[], float] = time.monotonic
-
-    def __post_init__(self) -> None:
-        if not 0 < self.floor_db <= 200:
-            raise InputError(f"floor_db is {self.floor_db}, expected 0 to 200")
-        if not 1 <= self.num_fetches <= 16:
-            raise InputError(f"num_fetches is {self.num_fetches}, expected 1 to 16")
-        if self.decoder not in ("process", "thread"):
-            raise InputError(f"decoder is {self.decoder!r}, expected process or thread")
-
-
-class OptionNames(TypedDict, total=False):
-    """The fields of PlayerOptions, as keywords."""
-
-    policy: str
-    floor_db: float
-    num_fetches: int
-    max_total_bytes: int | None
-    decoder: Literal["process", "thread"]
-    profile: CodecProfile | None
-    cache: FlashCache | str | Path | None
-    clock: Callable[[], float]
+    fetcher: Fetcher
+    decoder: Decoder
+    store: StateStore
+    shelf: Shelf | None = None
 
 
 class Player:
@@ -259,6 +220,7 @@ class Player:
             prior_bps=self._prior_bps,
             opened_bytes=len(opened.prefix),
             held=opened.places,
+            deadline_s=options.deadline_s,
         )
 
     def _make_workers(self, profile: CodecProfile) -> Workers:

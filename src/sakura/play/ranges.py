@@ -2,13 +2,13 @@
 
 The order is base layers, then each level of refinements, inside a level by component and block.
 Writers lay the data out like that, so ranges ascend; chunks that are not neighbours in the object
-are never joined.
+are never joined. Policies that choose a level for each shard have shard after shard instead.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Container, Sequence, Set
+from collections.abc import Callable, Container, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain, compress, islice
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.format import Head
+from sakura.format import Head, Manifest, Shard
 from sakura.play.plan import Layer
 
 Array = NDArray[Any]
@@ -56,6 +56,7 @@ class FetchList:
         levels_BC: what is decoded already; layers up to it are left out.
         opened_bytes: opening the object brought so many of its first bytes.
         held: further chunks that are here already.
+        is_whole: all layers of a shard before the next shard.
 
     Attributes:
         opened: chunks that are here already and are never asked for.
@@ -67,24 +68,25 @@ class FetchList:
         levels_BC: Array,
         opened_bytes: int = 0,
         held: Set[Place] = frozenset(),
+        is_whole: bool = False,
     ) -> None:
         self.layers: list[Layer] = []
         self._chunks: list[Chunk] = []
         self._next = 0
         self._again: deque[Chunk] = deque()
         sizes = []
-        shards = sorted(head.manifest.shards, key=lambda shard: (shard.component, shard.block))
-        for level in range(head.manifest.num_levels):
-            for shard in shards:
-                if level > levels_BC[shard.block, shard.component]:
-                    start, _ = head.span(shard.layers[level])
-                    key = shard.block, shard.component, level
-                    self.layers.append(key)
-                    self._chunks += _chunks(key, start, shard.layers[level].chunks)
-                    sizes.append(shard.layers[level].num_bytes)
+        for shard, level in _in_order(head.manifest, is_whole):
+            if level > levels_BC[shard.block, shard.component]:
+                start, _ = head.span(shard.layers[level])
+                key = shard.block, shard.component, level
+                self.layers.append(key)
+                self._chunks += _chunks(key, start, shard.layers[level].chunks)
+                sizes.append(shard.layers[level].num_bytes)
         is_here = [c.stop <= opened_bytes or c.place in held for c in self._chunks]
         self.opened = tuple(compress(self._chunks, is_here))
         self._chunks = [c for c, here in zip(self._chunks, is_here, strict=True) if not here]
+        self.shards = frozenset(chunk.layer[:2] for chunk in self._chunks)
+        """(block, component) of all that is to be asked for."""
         self.num_passed_bytes = sum(chunk.num_bytes for chunk in self.opened)
         self.num_passed_layers = 0
         self.ends = np.cumsum(sizes, dtype=np.int64)
@@ -146,6 +148,14 @@ class FetchList:
             self._again.popleft()
         else:
             self._next += 1
+
+
+def _in_order(manifest: Manifest, is_whole: bool) -> Iterator[tuple[Shard, int]]:
+    shards = sorted(manifest.shards, key=lambda shard: (shard.component, shard.block))
+    levels = range(manifest.num_levels)
+    if is_whole:
+        return ((shard, level) for shard in shards for level in levels)
+    return ((shard, level) for level in levels for shard in shards)
 
 
 def _chunks(layer: Layer, start: int, lengths: Sequence[int]) -> list[Chunk]:

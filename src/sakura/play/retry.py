@@ -8,6 +8,22 @@ from sakura.units import KIB
 
 
 @dataclass(frozen=True, slots=True)
+class Retry:
+    """When a fetch is asked for again.
+
+    Args:
+        delays_s: pause after each failure in a row of a fetch; the last one for all further ones.
+            A fetch that breaks more often than that while nothing comes by any fetch has failed.
+        silence_s: without a byte for so long, reconnect; doubled each time, reset by a byte.
+        num_silences: after so many in a row the fetch has failed.
+    """
+
+    delays_s: tuple[float, ...] = (0.05, 0.2, 0.8)
+    silence_s: float = 0.6
+    num_silences: int = 5
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
     """A number of failures that progress renews, so that a lossy link is not given up on.
 

@@ -8,18 +8,18 @@ under a simulated clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sakura.format import Head
 from sakura.play.deadlines import BlockTimes
-from sakura.play.downloads import Downloads, Limits
+from sakura.play.decoding import Decoding
+from sakura.play.downloads import Downloads
 from sakura.play.forecast import Arrival, Ask, Forecast
 from sakura.play.ledger import Ledger
+from sakura.play.levels import LevelChooser, Pace
 from sakura.play.messages import (
     OPENED,
     BlockFinished,
@@ -27,48 +27,27 @@ from sakura.play.messages import (
     Command,
     Decode,
     Event,
+    Fetch,
     FetchFailed,
     FetchProgress,
     ShardDecoded,
     ShardRefused,
     StepStarted,
 )
-from sakura.play.plan import Decision, ErrorModel, Layer, Wait
-from sakura.play.policy import Policy, View
-from sakura.play.ranges import Chunk, FetchList, Place
+from sakura.play.outlook import Outlook
+from sakura.play.plan import Decision, Wait
+from sakura.play.policy import View
+from sakura.play.ranges import Chunk, FetchList
+from sakura.play.setting import Setting
 from sakura.play.throughput import Throughput
 from sakura.units import BITS_PER_BYTE
 
 Array = NDArray[Any]
 
+__all__ = ["Session", "Setting"]
+
 MIN_SHARE = 1e-3
 """A shard with less than this of its error still ahead is not worth a byte."""
-DECODE_WEIGHT = 0.2
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Setting:
-    """What a session starts from.
-
-    Args:
-        head: manifest and data start.
-        model: what injecting costs.
-        policy: who decides.
-        levels_BC: level of each shard that is decoded already, -1 for none.
-        limits: how much to ask for.
-        prior_bps: throughput of an earlier edit.
-        opened_bytes: how many first bytes of the object came with its head.
-        held: further chunks that are here already, for instance in the flash cache.
-    """
-
-    head: Head
-    model: ErrorModel
-    policy: Policy
-    levels_BC: Array
-    limits: Limits = field(default_factory=Limits)
-    prior_bps: float | None = None
-    opened_bytes: int = 0
-    held: Set[Place] = frozenset()
 
 
 class Session:
@@ -80,30 +59,33 @@ class Session:
         self._num_steps = len(self._model.share_SBC)
         self._ledger = Ledger(self._model, setting.levels_BC)
         self.throughput = Throughput(setting.prior_bps)
-        self._list = FetchList(setting.head, setting.levels_BC, setting.opened_bytes, setting.held)
+        self._list = FetchList(
+            setting.head,
+            setting.levels_BC,
+            setting.opened_bytes,
+            setting.held,
+            self._policy.chooses_levels,
+        )
+        self._outlook = Outlook(times, self._num_steps, self._num_blocks)
         self._forecast = Forecast(self._model, self._list, self._ledger)
         self._downloads = Downloads(self._list, self.throughput, setting.limits)
         # Share of each shard's error in step s and later; after the last step, none.
         ahead = np.cumsum(self._model.share_SBC[::-1], 0)[::-1]
         self._ahead_SBC = np.concatenate([ahead, np.zeros_like(ahead[:1])])
-        self._num_decoded = 0
-        self._decode_s = 0.0
-        # Chunks of each layer that are with the decoder, and how many it needs.
-        self._undecoded: dict[Layer, set[int]] = {}
-        self._num_chunks = {
-            (shard.block, shard.component, level): len(layer.chunks)
-            for shard in setting.head.manifest.shards
-            for level, layer in enumerate(shard.layers)
-        }
+        self._decoding = Decoding(setting.head.manifest)
+        self._chooser = LevelChooser(
+            self._policy, setting.head.manifest, self._model, self._list.shards
+        )
+        self._deadline_s = setting.deadline_s
         self._step, self._block, self._is_dropped = 0, 0, False
         self._spent_before, self._spent_now = 0.0, 0.0
         self._lost_wait = False
 
     def start(self, now_s: float) -> list[Command]:
         """What is there already goes to the decoder; the first fetches."""
-        opened = [Decode(OPENED, chunk) for chunk in self._list.opened if self._is_wanted(chunk)]
-        self._note_decodes(opened)
-        return [*opened, *self._downloads.next_fetches(now_s, self._is_wanted)]
+        opened = [Decode(OPENED, chunk) for chunk in self._list.opened if self._is_useful(chunk)]
+        self._decoding.note(opened)
+        return [*opened, *self._next_fetches(now_s)]
 
     def handle(self, event: Event, now_s: float) -> list[Command]:
         """Take an event in; returns what to do now, new fetches included."""
@@ -111,11 +93,11 @@ class Session:
         match event:
             case FetchProgress():
                 commands += self._downloads.on_progress(event, now_s)
-                self._note_decodes(commands)
+                self._decoding.note(commands)
             case FetchFailed():
                 commands += self._downloads.on_failure(event, now_s)
             case ChunkRefused(chunk, _):
-                self._undecoded.get(chunk.layer, set()).discard(chunk.index)
+                self._decoding.refuse(chunk.layer, chunk.index)
                 commands += self._downloads.on_damage(event, now_s)
             case ShardRefused(block, component, reason):
                 commands += self._downloads.give_up(block, component, reason, now_s)
@@ -128,7 +110,7 @@ class Session:
             case BlockFinished():
                 self._on_block(event)
         self._forecast.give_up(self._downloads.given_up)
-        return [*commands, *self._downloads.next_fetches(now_s, self._is_wanted)]
+        return [*commands, *self._next_fetches(now_s)]
 
     def stop(self, reason: str, now_s: float) -> list[Command]:
         """Fetch nothing more in this edit and drop what is in flight."""
@@ -142,10 +124,11 @@ class Session:
             wait_left_s: while waiting, the seconds that are left of it.
         """
         if self._is_dropped:  # the budget was asked when this step began to inject
-            return self._policy.decide(self._view(wait_left_s, ()))
+            return self._policy.decide(self._view(now_s, wait_left_s, ()))
         arrival = self._arrival(now_s)
-        may_inject = arrival.rate_bps > 0 or self._ledger.has_state(self._step, self._block)
-        view = self._view(wait_left_s, self._later_costs(arrival) if may_inject else ())
+        has_state = self._ledger.has_state(self._step, self._block)
+        may_inject = has_state or arrival.rate_bps > 0 or self._is_decoding
+        view = self._view(now_s, wait_left_s, self._later_costs(arrival) if may_inject else ())
         decision = self._policy.decide(view)
         if decision.action != "compute":
             return decision
@@ -173,24 +156,17 @@ class Session:
     @property
     def can_arrive(self) -> bool:
         """Whether anything more can be decoded in this edit."""
-        if self._downloads.can_arrive:
-            return True
-        next_layers = ((b, c, int(self.levels[b, c]) + 1) for b, c, _ in self._undecoded)
-        return any(self._is_whole(layer) for layer in next_layers)
+        return self._downloads.can_arrive or self._is_decoding
 
     def buffer_s(self) -> float:
         """Seconds of execution ahead of the play head whose base layers are decoded."""
-        seconds, place = 0.0, self._step * self._num_blocks + self._block
-        while place < self._num_steps * self._num_blocks:
-            step, block = divmod(place, self._num_blocks)
-            if not self._ledger.is_complete(step, block):
-                break
-            seconds += self._times.expected_s(block, "inject") or 0.0
-            place += 1
-        return seconds
+        return self._outlook.buffer_s(self._ledger, self._step, self._block)
 
-    def _view(self, wait_left_s: float | None, later_costs: tuple[float, ...]) -> View:
+    def _view(
+        self, now_s: float, wait_left_s: float | None, later_costs: tuple[float, ...]
+    ) -> View:
         step, block = self._step, self._block
+        left_s = None if self._deadline_s is None else self._deadline_s - now_s
         has_state = self._ledger.has_state(step, block)
         return View(
             step=step,
@@ -204,13 +180,27 @@ class Session:
             later_costs=later_costs,
             budget=self._model.budget - self.spent,
             wait_left_s=wait_left_s,
+            is_ready=self._is_ready(),
+            now_s=now_s,
+            haste=self._outlook.haste(left_s, step, block),
         )
+
+    @property
+    def _is_decoding(self) -> bool:
+        """Whether a layer that comes next in its shard is whole and with the decoder."""
+        next_layers = ((b, c, int(self.levels[b, c]) + 1) for b, c in self._decoding.shards())
+        given_up = self._downloads.given_up
+        return any(self._decoding.is_whole(layer, given_up) for layer in next_layers)
+
+    def _is_ready(self) -> bool:
+        if not self._policy.chooses_levels:
+            return self._ledger.is_complete(self._step, self._block)
+        needed = self._ledger.needed(self._step, self._block)
+        return self._chooser.is_ready(self._block, needed, self.levels)
 
     def _later_costs(self, arrival: Arrival) -> tuple[float, ...]:
         """Predicted error of each later step, if all steps ran as fast as they can."""
-        num_later = self._num_steps - self._step - 1
-        whole_s = self._times.fastest_step_s()
-        starts_s = self._times.fastest_step_s(self._block) + whole_s * np.arange(num_later)
+        starts_s = self._outlook.starts_s(self._step, self._block)
         return self._forecast.later_costs(self._step, starts_s, arrival)
 
     def _is_hopeless(self) -> bool:
@@ -226,43 +216,34 @@ class Session:
         has_rate = self._downloads.can_arrive and self.throughput.is_measured
         return Arrival(
             num_bytes=self._downloads.num_settled_bytes,
-            num_layers=self._num_decoded + self._list.num_passed_layers,
+            num_layers=self._decoding.num_decoded + self._list.num_passed_layers,
             rate_bps=rate_bps if has_rate and rate_bps is not None else 0.0,
-            decode_s=self._decode_s,
+            decode_s=self._decoding.layer_s,
         )
 
     def _wait(self, view: View, arrival: Arrival) -> Wait | None:
         """What waiting before this block would take; None where it cannot be told."""
-        full_s = self._times.expected_s(view.block, "compute")
-        active_s = self._times.expected_s(view.block, "inject")
-        if full_s is None or active_s is None or self._lost_wait or not view.can_arrive:
+        if self._lost_wait or not view.can_arrive:
             return None
-        num_left = view.num_blocks - view.block
         ask = Ask(
             step=view.step,
             block=view.block,
-            gain=num_left / view.num_blocks,
+            gain=(view.num_blocks - view.block) / view.num_blocks,
             later_costs=view.later_costs,
             budget=view.budget,
         )
         missing = self._forecast.missing_layers(ask, self._ledger)
-        if not missing or arrival.rate_bps <= 0:
+        if not missing:
             return None
         num_bytes = max(self._downloads.bytes_until(layer) for layer in missing)
-        arrival_s = num_bytes * BITS_PER_BYTE / arrival.rate_bps + len(missing) * self._decode_s
-        return Wait(arrival_s, full_s, active_s, num_left)
+        if num_bytes > 0 and arrival.rate_bps <= 0:
+            return None
+        network_s = num_bytes * BITS_PER_BYTE / arrival.rate_bps if num_bytes > 0 else 0.0
+        return self._outlook.wait(view.block, network_s + len(missing) * self._decoding.layer_s)
 
     def _on_decoded(self, event: ShardDecoded) -> None:
-        shard = event.block, event.component
-        num_layers = self._ledger.raise_level(*shard, event.level)
-        for layer in [layer for layer in self._undecoded if layer[:2] == shard]:
-            if layer[2] <= event.level:
-                del self._undecoded[layer]
-        self._num_decoded += num_layers
-        if num_layers and event.duration_s > 0:
-            each_s = event.duration_s / num_layers
-            old = self._decode_s or each_s
-            self._decode_s = old + DECODE_WEIGHT * (each_s - old)
+        num_layers = self._ledger.raise_level(event.block, event.component, event.level)
+        self._decoding.finish(event, num_layers)
 
     def block_cost(self, step: int, block: int) -> float:
         """Predicted error of injecting a block at the levels that are decoded now."""
@@ -276,19 +257,17 @@ class Session:
         self._times.observe(event.block, event.mode, event.duration_s)
         self._block = event.block + 1
 
-    def _note_decodes(self, commands: Sequence[Command]) -> None:
-        for command in commands:
-            if isinstance(command, Decode):
-                chunk = command.chunk
-                self._undecoded.setdefault(chunk.layer, set()).add(chunk.index)
+    def _next_fetches(self, now_s: float) -> list[Fetch]:
+        def pace() -> Pace:
+            play_s = self._outlook.play_s(self._step, self._block)
+            return Pace(self.throughput.estimate_bps(now_s), self.buffer_s(), play_s)
 
-    def _is_whole(self, layer: Layer) -> bool:
-        """Whether the decoder has all of a layer, and may still decode it."""
-        if layer[:2] in self._downloads.given_up or layer not in self._undecoded:
-            return False
-        return len(self._undecoded[layer]) == self._num_chunks[layer]
+        def is_wanted(chunk: Chunk) -> bool:
+            return self._is_useful(chunk) and self._chooser.takes(chunk, pace)
 
-    def _is_wanted(self, chunk: Chunk) -> bool:
+        return self._downloads.next_fetches(now_s, is_wanted)
+
+    def _is_useful(self, chunk: Chunk) -> bool:
         shard = chunk.block, chunk.component
         if shard in self._downloads.given_up or chunk.level <= self.levels[shard]:
             return False

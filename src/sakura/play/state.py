@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sakura.codec import CodecProfile
 from sakura.format import Shard
 from sakura.models.base import BlockState
+from sakura.play.ledger import free_level
 
 Array = NDArray[Any]
 
@@ -65,9 +66,7 @@ class StateStore:
     def skip_empty(self, shards: Iterable[Shard]) -> None:
         """Shards whose first layers have no bytes stand at that level already: all is zero."""
         for shard in shards:
-            lengths = [layer.num_bytes for layer in shard.layers]
-            num_empty = next((n for n, length in enumerate(lengths) if length), len(lengths))
-            self.levels[shard.block, shard.component] = num_empty - 1
+            self.levels[shard.block, shard.component] = free_level(shard)
 
     def publish(self, block: int, component: int, values_2NHD: Array, level: int) -> None:
         """Replace a component by its values (2, N, H, Dh) at a level; keys are before RoPE."""

@@ -1,11 +1,11 @@
-"""What a policy sees before a block, and what it answers. Pure."""
+"""What a policy sees before a block and before a shard, and what it answers. Pure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from sakura.play.plan import Decision, Wait
+from sakura.play.plan import Decision, Haste, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,9 @@ class View:
         budget: predicted error that is left to spend.
         wait: what waiting would take; None where it cannot be told.
         wait_left_s: seconds until a wait that has begun must end; None where none has.
+        is_ready: all that this block needs is decoded at the level that was chosen for it.
+        now_s: seconds since the edit began.
+        haste: what a deadline asks for; None where there is none.
     """
 
     step: int
@@ -39,6 +42,35 @@ class View:
     budget: float
     wait: Wait | None = None
     wait_left_s: float | None = None
+    is_ready: bool = True
+    now_s: float = 0.0
+    haste: Haste | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A shard of which no byte was asked for yet, to a policy that chooses levels.
+
+    Args:
+        level_bytes: bytes of this shard up to each level.
+        rest_bytes: the same of this shard and all after it together.
+        floor_level: lowest level that keeps the floor where it is injected everywhere; the highest
+            if none does.
+        rate_bps: measured throughput; None where nothing is known.
+        buffer_s: execution ahead of the play head whose state is decoded.
+        play_s: execution that is left if all is computed; None where nothing is known.
+    """
+
+    level_bytes: tuple[int, ...]
+    rest_bytes: tuple[int, ...]
+    floor_level: int
+    rate_bps: float | None
+    buffer_s: float
+    play_s: float | None
+
+    @property
+    def top_level(self) -> int:
+        return len(self.level_bytes) - 1
 
 
 class Policy(Protocol):
@@ -47,10 +79,17 @@ class Policy(Protocol):
     name: str
     is_streaming: bool
     """Whether anything is fetched at all."""
+    chooses_levels: bool
+    """False: all base layers are fetched, then all refinements, until the edit ends. True: shard
+    after shard, each up to the level that `choose_level` picks."""
 
     def decide(self, view: View) -> Decision:
         """Inject this block, compute it with all tokens, or wait.
 
         Where `view.is_dropped`, compute means: do the whole step again on the device.
         """
+        ...
+
+    def choose_level(self, offer: Offer) -> int:
+        """Up to which level to fetch a shard; asked once a shard, if `chooses_levels`."""
         ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakura.play.plan import Decision
-from sakura.play.policy.base import View
+from sakura.play.policy.base import Offer, View
 
 
 class DevicePolicy:
@@ -11,7 +11,12 @@ class DevicePolicy:
 
     name = "device"
     is_streaming = False
+    chooses_levels = False
 
     def decide(self, view: View) -> Decision:
         """Compute."""
         return Decision("compute", "on-device generation")
+
+    def choose_level(self, offer: Offer) -> int:
+        """All of them; never asked."""
+        return offer.top_level

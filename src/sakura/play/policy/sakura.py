@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakura.play.plan import Decision, fits
-from sakura.play.policy.base import View
+from sakura.play.policy.base import Offer, View
 
 
 class SakuraPolicy:
@@ -11,6 +11,7 @@ class SakuraPolicy:
 
     name = "sakura"
     is_streaming = True
+    chooses_levels = False
 
     def decide(self, view: View) -> Decision:
         """Inject where the error budget allows it; else wait if that surely pays; else compute."""
@@ -28,7 +29,11 @@ class SakuraPolicy:
             reason = (
                 f"{wait.arrival_s * 1e3:.1f} ms away, computing costs {wait.saving_s * 1e3:.1f} ms"
             )
-            return Decision("wait", reason, wait.saving_s)
+            return Decision("wait", reason, wait.timeout_s)
         if not view.has_state:
             return Decision("compute", "no state yet")
         return Decision("compute", f"error {view.cost:.1e} does not fit in {view.budget:.1e}")
+
+    def choose_level(self, offer: Offer) -> int:
+        """All of them; never asked."""
+        return offer.top_level

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from sakura.play.plan import Decision
-from sakura.play.policy.base import View
+from sakura.play.policy.base import Offer, View
 
 
 class WaitPolicy:
@@ -13,6 +13,7 @@ class WaitPolicy:
 
     name = "wait"
     is_streaming = True
+    chooses_levels = False
 
     def decide(self, view: View) -> Decision:
         """Inject, or wait as long as bytes can still arrive."""
@@ -21,3 +22,7 @@ class WaitPolicy:
         if view.can_arrive:
             return Decision("wait", "the state is not there", math.inf)
         return Decision("compute", "the state will not come")
+
+    def choose_level(self, offer: Offer) -> int:
+        """All of them; never asked."""
+        return offer.top_level
