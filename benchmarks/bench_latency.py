@@ -150,6 +150,7 @@ def outage(bench: Bench) -> list[dict[str, Any]]:
                 bundle.template()
             dead = Trace((0.0, 1e-6), (1.0, 0.0), "dead", duration_s=NEVER_S)
             with bench.link(dead) as link:
+                bundle.prefix = bundle.prefix[: bundle.head.data_start]
                 bundle.reader = open_reader(packed.job(link.url, 40.0).urls["sakura"])
                 with Player(bench.adapter, bundle) as player:
                     ours = player.edit(packed.request.reference, seed=packed.request.seed).report

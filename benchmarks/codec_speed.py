@@ -52,8 +52,9 @@ def cpu_name() -> str:
 def profile_for(rng: np.random.Generator) -> CodecProfile:
     """A falling spectrum of sigmas in every head, rotated bases."""
     sigma = 2 * (1 + np.arange(HEAD_DIM) / 4) ** -0.75
-    basis = np.linalg.qr(rng.normal(size=(HEAD_DIM, HEAD_DIM)))[0].astype(np.float32)
     plain = identity_profile(1, 1, HEADS, HEAD_DIM)
+    width = plain.channel_basis.shape[-1]
+    basis = np.linalg.qr(rng.normal(size=(width, width)))[0].astype(np.float16)
     return dataclasses.replace(
         plain,
         sigma=np.broadcast_to(sigma, plain.sigma.shape).astype(np.float32).copy(),

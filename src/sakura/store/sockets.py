@@ -10,6 +10,8 @@ from sakura.units import KIB
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 SOCKET_BUFFER = 64 * KIB
+LONGEST_NAP_S = 60.0
+"""The system has a longest timeout; callers ask again."""
 
 Handler = Callable[[int], None]  # takes READ, WRITE or both
 
@@ -37,8 +39,9 @@ class Watch:
         sock.close()
 
     def wait(self, timeout_s: float | None) -> None:
-        """Call the handlers of what becomes ready within `timeout_s`."""
-        for key, mask in self._selector.select(timeout_s):
+        """Call the handlers of what becomes ready within `timeout_s`, at most `LONGEST_NAP_S`."""
+        nap_s = None if timeout_s is None else min(timeout_s, LONGEST_NAP_S)
+        for key, mask in self._selector.select(nap_s):
             key.data(mask)
 
 
