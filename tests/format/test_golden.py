@@ -55,7 +55,7 @@ def test_golden_values() -> None:
     golden = GOLDEN[0].read_bytes()
     draft, shards, picture = taken_apart(golden)
     assert draft == tiny_manifest()
-    assert draft.importance_order.tolist() == [8, 7, 6, 3, 2, 1, 0]
+    assert draft.importance_order.tolist() == [0, 2, 3, 8, 1, 6, 7]
     assert draft.token_mask == MASK
     assert draft.model.canary is not None
     assert draft.model.canary.array.tolist() == [0.5, -1.25]

@@ -34,7 +34,6 @@ def text(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-ALL_CACHED = text(bytes([8, 0, 7, 0, 6, 0, 3, 0, 2, 0, 1, 0, 0, 0]))
 BROKEN = {
     "header and manifest versions differ": (put("format", value=[1, 1]), "$.format"),
     "sigmas rise": (put("schedule", "sigmas", value=[0.5, 0.7, 0]), "$.schedule.sigmas[1]"),
@@ -47,14 +46,14 @@ BROKEN = {
     "empty mask": (put("mask", value=text(bytes(2))), "$.mask"),
     "full mask": (put("mask", value=text(b"\xff\x80")), "$.mask"),
     "active tokens in reference mode": (put("reuse", value="reference"), "$.mask"),
-    "order too short": (put("token_order", value=text(bytes(12))), "$.token_order"),
-    "order repeats": (put("token_order", value=text(bytes(14))), "$.token_order"),
-    "order names an active token": (
-        put("token_order", value=text(bytes([4, *base64.b64decode(ALL_CACHED)[1:]]))),
-        "$.token_order",
+    "a token without a tile": (put("token_tiles", value=text(bytes(6))), "$.token_tiles"),
+    "tokens in the wrong tile": (put("token_tiles", value=text(bytes(7))), "$.token_tiles"),
+    "a tile that is not there": (
+        put("token_tiles", value=text(bytes([2, 1, 0, 0, 0, 0, 1]))),
+        "$.token_tiles",
     ),
-    "tiles too few": (put("tiles", "widths", value=[4, 2]), "$.tiles.widths"),
-    "tiles too many": (put("tiles", "widths", value=[4, 4]), "$.tiles.widths"),
+    "tiles too narrow": (put("tiles", "widths", value=[4, 2]), "$.token_tiles"),
+    "tiles too wide": (put("tiles", "widths", value=[4, 4]), "$.token_tiles"),
     "empty tile": (put("tiles", "widths", value=[7, 0]), "$.tiles.widths[1]"),
     "gains of a block missing": (put("tiles", "gains", value=[[0, 0]]), "$.tiles.gains"),
     "gain of a tile missing": (put("tiles", "gains", value=[[0, 0], [0]]), "$.tiles.gains[1]"),
@@ -119,11 +118,9 @@ def test_a_broken_rule_is_named_with_its_place(name: str) -> None:
 
 
 def test_reference_mode_has_one_component_and_no_active_token() -> None:
-    order = [n.to_bytes(2, "little") for n in range(9)]
-
     def change(document: Document) -> None:
         document |= {"reuse": "reference", "mask": text(bytes(2))}
-        document["token_order"] = text(b"".join(order))
+        document["token_tiles"] = text(bytes(9))
         document["tiles"] = {"widths": [9], "gains": [[0], [0]]}
         document["shards"] = document["shards"][:2]
         for index, shard in enumerate(document["shards"]):

@@ -23,7 +23,7 @@ from sakura.format import (
     verify_chunk,
     write_bundle,
 )
-from sakura.format.manifest import Geometry, Grid, Predicted, Schedule, Template, Tiles, pack_order
+from sakura.format.manifest import Geometry, Grid, Predicted, Schedule, Template, Tiles, pack_tiles
 from sakura.format.shard import CHUNK_BYTES, make_layer
 from sakura.grid import TokenGrid, TokenMask
 from tests.format.tiny import PICTURE, reader, tiny_manifest, tiny_shards
@@ -119,7 +119,7 @@ def mini_bundle(num_data_bytes: int) -> tuple[Manifest, list[ShardData]]:
         grid=Grid(height=16, width=16, patch_px=16),
         mask=mask.packed,
         template=Template(digest="ab" * 16, width=256, height=256),
-        token_order=pack_order(grid, rng.permutation(mask.cached)),
+        token_tiles=pack_tiles(rng.permutation(200), (64, 64, 64, 8)),
         tiles=Tiles(widths=(64, 64, 64, 8), gains=((0, -1, -2, -4),) * 6),
         predicted=Predicted(levels=(31.52, 37.91, 44.13, 50.2)),
     )

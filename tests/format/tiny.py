@@ -26,7 +26,7 @@ from sakura.format.manifest import (
     Schedule,
     Template,
     Tiles,
-    pack_order,
+    pack_tiles,
 )
 from sakura.format.shard import digest
 from sakura.grid import TokenGrid, TokenMask
@@ -63,7 +63,7 @@ def tiny_manifest() -> Manifest:
         codec=Codec(
             id="r16c/1", profile_digest="ffeeddccbbaa99887766554433221100", parameters={"lanes": 64}
         ),
-        token_order=pack_order(GRID, MASK.cached[::-1]),
+        token_tiles=pack_tiles(np.array([3, 2, 6, 0, 5, 1, 4]), (4, 3)),
         tiles=Tiles(widths=(4, 3), gains=((0, -2), (1, 0))),
         predicted=Predicted(levels=(31.5, 40.25)),
         provenance=Provenance(seed=7, reference="none", calibration="tiny"),

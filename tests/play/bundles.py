@@ -38,7 +38,7 @@ from sakura.format.manifest import (
     Rope,
     Schedule,
     Tiles,
-    pack_order,
+    pack_tiles,
 )
 from sakura.format.manifest import Codec as CodecNote
 from sakura.format.manifest import Template as TemplateNote
@@ -95,8 +95,10 @@ def reference() -> Array:
 
 @cache
 def token_order() -> Array:
-    """Cached tokens in an order that is not ascending."""
-    return np.random.default_rng(2).permutation(template().mask.cached)
+    """Cached tokens, tile by tile and rising within; the tiles are drawn."""
+    drawn = np.random.default_rng(2).permutation(template().mask.cached)
+    ends = np.cumsum(TilePlan.uniform(len(drawn)).widths)[:-1]
+    return np.concatenate([np.sort(tile) for tile in np.split(drawn, ends)])
 
 
 @cache
@@ -198,7 +200,7 @@ def _draft(codec: SakuraCodec | RawCodec, num_levels: int) -> Manifest:
         dtype="float32",
         template=TemplateNote(digest=pixels, width=128, height=128),
         codec=CodecNote(id=codec.id, profile_digest=codec.profile.digest),
-        token_order=pack_order(grid, token_order()),
+        token_tiles=pack_tiles(token_order(), tiles.widths),
         tiles=Tiles(widths=tiles.widths, gains=(tiles.gains,) * geometry.num_blocks),
         predicted=Predicted(levels=tuple(range(30, 30 + num_levels))),
         provenance=Provenance(seed=0, reference="grey", calibration="none"),

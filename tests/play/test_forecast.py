@@ -72,7 +72,7 @@ def downloads(num_fetches: int = 1, **limits: int) -> tuple[Downloads, list[Fetc
         Throughput(None),
         Limits(num_fetches, most_fetches=num_fetches, **limits),
     )
-    return made, made.next_fetches(0.0, lambda _: True)
+    return made, made.next_fetches(0.0, lambda _: True, lambda *_: False)
 
 
 def test_bytes_ahead_leave_out_what_is_given_up() -> None:
@@ -103,6 +103,6 @@ def test_bytes_that_come_again_are_counted_once() -> None:
     assert made.num_settled_bytes == SIZE
     made.on_damage(ChunkRefused(fetch.chunks[0], "digest"), 0.0)
     assert made.num_settled_bytes == 0
-    (again,) = made.next_fetches(0.0, lambda _: True)
+    (again,) = made.next_fetches(0.0, lambda _: True, lambda *_: False)
     made.on_progress(FetchProgress(again.fetch, again.stop - again.start), 0.0)
     assert made.num_settled_bytes == again.stop - again.start

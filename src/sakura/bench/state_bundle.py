@@ -121,7 +121,7 @@ def _manifest(bare: BareState, num_levels: int) -> Manifest:
             profile_digest=bare.profile.digest,
             parameters={"step_share": share},
         ),
-        token_order=wire.pack_order(grid, importance.order),
+        token_tiles=wire.pack_tiles(importance.order, importance.widths),
         tiles=wire.Tiles(widths=importance.widths, gains=importance.gains),
         predicted=wire.Predicted(levels=(0.0,) * num_levels),
         provenance=wire.Provenance(seed=0, reference="none", calibration="none"),

@@ -5,6 +5,7 @@ Decoding checks types and ranges of single values; validate.py, how values fit t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -112,7 +113,7 @@ class Codec(Struct, frozen=True, kw_only=True):
 
 
 class Tiles(Struct, frozen=True, kw_only=True):
-    """How `token_order` is cut: tokens per tile, and per block the precision of each tile."""
+    """Tiles of cached tokens: how many each has, and per block its precision."""
 
     widths: tuple[Positive, ...]
     gains: tuple[tuple[Gain, ...], ...]
@@ -150,7 +151,7 @@ class Manifest(Struct, frozen=True, kw_only=True):
     dtype: Literal["float32", "float16", "bfloat16"]
     template: Template
     codec: Codec
-    token_order: bytes
+    token_tiles: bytes
     tiles: Tiles
     predicted: Predicted
     provenance: Provenance
@@ -166,8 +167,10 @@ class Manifest(Struct, frozen=True, kw_only=True):
 
     @property
     def importance_order(self) -> NDArray[np.intp]:
-        """Indices of the cached tokens, most important first."""
-        return np.frombuffer(self.token_order, order_dtype(self.token_grid)).astype(np.intp)
+        """Indices of the cached tokens as the state holds them: tile by tile, in raster order."""
+        tiles = np.frombuffer(self.token_tiles, tile_dtype(len(self.tiles.widths)))
+        order: NDArray[np.intp] = self.token_mask.cached[np.argsort(tiles, kind="stable")]
+        return order
 
     @property
     def num_components(self) -> int:
@@ -179,11 +182,17 @@ class Manifest(Struct, frozen=True, kw_only=True):
         return len(self.predicted.levels)
 
 
-def order_dtype(grid: TokenGrid) -> np.dtype[Any]:
-    """How a token index is written in `token_order`: u16, or u32 for grids beyond 65536 tokens."""
-    return np.dtype("<u2" if grid.num_tokens <= 1 << 16 else "<u4")
+def tile_dtype(num_tiles: int) -> np.dtype[Any]:
+    """How a tile's number is written in `token_tiles`: u8, or u16 where there are more than 256."""
+    return np.dtype("<u1" if num_tiles <= 1 << 8 else "<u2")
 
 
-def pack_order(grid: TokenGrid, order: NDArray[Any]) -> bytes:
-    """`token_order` of a sequence of token indices."""
-    return order.astype(order_dtype(grid)).tobytes()
+def pack_tiles(order: NDArray[Any], widths: Sequence[int]) -> bytes:
+    """`token_tiles` of cached tokens that are ordered tile by tile.
+
+    Args:
+        order: (N,) the tokens, or anything that rises with their place in the grid.
+        widths: tokens of each tile.
+    """
+    tiles = np.repeat(np.arange(len(widths), dtype=tile_dtype(len(widths))), widths)
+    return tiles[np.argsort(order)].tobytes()

@@ -54,7 +54,7 @@ def draft_manifest(
         dtype="float32",
         template=wire.Template(digest=pixel_digest(template.image), width=width, height=height),
         codec=_codec(profile, options),
-        token_order=wire.pack_order(grid, capture.tokens[importance.order]),
+        token_tiles=wire.pack_tiles(capture.tokens[importance.order], importance.widths),
         tiles=wire.Tiles(widths=importance.widths, gains=importance.gains),
         predicted=wire.Predicted(levels=(0.0,)),
         provenance=_provenance(options),

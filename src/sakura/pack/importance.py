@@ -25,11 +25,11 @@ GAINS_PER_OCTAVE = 4
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Importance:
-    """Order and precision of the cached tokens.
+    """Tiles and precision of the cached tokens.
 
     Args:
-        order: (N,) rows of the capture, most important first.
-        widths: tokens of each tile, in that order.
+        order: (N,) rows of the capture, tile by tile, the most important tile first; rising within.
+        widths: tokens of each tile.
         gains: per block, the gain of each tile in quarter octaves.
     """
 
@@ -43,7 +43,7 @@ class Importance:
 
     @property
     def precision(self) -> Array:
-        """(B, N) factor by which each token's step is finer, in importance order."""
+        """(B, N) factor by which each token's step is finer, in that order."""
         return np.repeat(2.0 ** (np.array(self.gains) / GAINS_PER_OCTAVE), self.widths, axis=1)
 
 
@@ -55,9 +55,10 @@ def rank_tokens(mass: Array, tile_tokens: int = TILE_TOKENS) -> Importance:
         tile_tokens: most tokens in a tile, 1..64; tiles are equal to within one token.
     """
     weights = token_weights(mass)
-    order = np.argsort(-weights.mean(0), kind="stable")
     widths = even_widths(mass.shape[1], tile_tokens)
     starts = np.cumsum((0, *widths[:-1]))
+    ranked = np.argsort(-weights.mean(0), kind="stable")
+    order = np.concatenate([np.sort(tile) for tile in np.split(ranked, starts[1:])])
     square = np.add.reduceat(np.square(weights[:, order]), starts, axis=1) / widths
     gains = np.rint(GAINS_PER_OCTAVE * np.log2(square) / 2).astype(int)
     return Importance(order, widths, tuple(tuple(row) for row in gains.tolist()))

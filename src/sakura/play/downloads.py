@@ -25,6 +25,9 @@ from sakura.units import BITS_PER_BYTE, KIB
 
 MAX_GIVEN_UP = 3
 """After so many shards with damage that a second fetch did not mend, the origin is given up."""
+SMALLEST, NUM_RANGES = 2 * KIB, 32
+"""A small bundle is cut into about so many ranges, none shorter: what is lost when a link stalls
+should be a small part of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +74,28 @@ class Downloads:
         self.given_up: set[tuple[int, int]] = set()
         self.stop_reason: str | None = None
 
-    def next_fetches(self, now_s: float, is_wanted: Callable[[Chunk], bool]) -> list[Fetch]:
-        """Fill the places in flight."""
+    def next_fetches(
+        self,
+        now_s: float,
+        is_wanted: Callable[[Chunk], bool],
+        is_late: Callable[[Chunk, int], bool],
+    ) -> list[Fetch]:
+        """Fill the places in flight.
+
+        Args:
+            now_s: the present time.
+            is_wanted: what is not wanted will never be.
+            is_late: whether not to ask for a chunk now, which would be the last of so many bytes.
+        """
         fetches: list[Fetch] = []
         if self.stop_reason is not None or self._list.is_empty:
             return fetches
         limits, num_places = self._limits, self._num_places(now_s)
         while self.stop_reason is None and len(self._in_flight) < num_places:
-            chunks = self._list.take(self._range_bytes(now_s), is_wanted)
-            if not chunks:
+            first = self._list.first(is_wanted)
+            if first is None or is_late(first, self._num_bytes_ahead + first.num_bytes):
                 break
+            chunks = self._list.take(self._range_bytes(now_s), is_wanted)
             num_bytes = chunks[-1].stop - chunks[0].start
             most = limits.max_total_bytes
             if most is not None and self._num_asked_bytes + num_bytes > most:
@@ -179,6 +194,10 @@ class Downloads:
             return 0.0
         return float(sum(left) + ahead) if self.stop_reason is None else math.inf
 
+    @property
+    def _num_bytes_ahead(self) -> int:
+        return sum(f.fetch.stop - f.fetch.start - f.num_bytes for f in self._in_flight.values())
+
     def _num_places(self, now_s: float) -> int:
         """Ranges in flight: enough to carry 1.5 times what a round trip holds.
 
@@ -193,9 +212,9 @@ class Downloads:
         return min(most, max(limits.num_fetches, math.ceil(wanted)))
 
     def _range_bytes(self, now_s: float) -> int:
-        limits = self._limits
+        limits, small = self._limits, max(SMALLEST, self._list.num_bytes // NUM_RANGES)
         rate_bps = self._throughput.estimate_bps(now_s)
         if rate_bps is None:
-            return limits.first_bytes
+            return min(limits.first_bytes, small)
         wanted = int(rate_bps * limits.range_s / BITS_PER_BYTE)
-        return min(limits.max_bytes, max(limits.min_bytes, wanted))
+        return min(limits.max_bytes, max(min(limits.min_bytes, small), wanted))

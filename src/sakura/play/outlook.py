@@ -4,6 +4,7 @@ deadline or a wait would mean for it. Pure.
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,17 @@ class Outlook:
 
     def __init__(self, times: BlockTimes, num_steps: int, num_blocks: int) -> None:
         self._times, self._num_steps, self._num_blocks = times, num_steps, num_blocks
+        self._recent: deque[float] = deque(maxlen=num_blocks)
+
+    def observe(self, duration_s: float) -> None:
+        """A block was executed, whichever way."""
+        self._recent.append(duration_s)
+
+    def until_s(self, blocks: int) -> float | None:
+        """How long so many blocks take at the pace of the last step; None before the first one."""
+        if not self._recent:
+            return None
+        return blocks * sum(self._recent) / len(self._recent)
 
     def play_s(self, step: int, block: int) -> float | None:
         """How long the edit takes from a block on if it is computed; None if not known."""

@@ -92,6 +92,17 @@ class FetchList:
         self.ends = np.cumsum(sizes, dtype=np.int64)
         """Bytes to fetch until each of `layers` is there."""
 
+    @property
+    def num_bytes(self) -> int:
+        """Of all layers, whether here already or not."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    def first(self, is_wanted: Callable[[Chunk], bool]) -> Chunk | None:
+        """What `take` would begin with."""
+        while (chunk := self._peek()) is not None and not is_wanted(chunk):
+            self._pass_over(chunk)
+        return chunk
+
     def take(self, most_bytes: int, is_wanted: Callable[[Chunk], bool]) -> tuple[Chunk, ...]:
         """The next neighbours, together at most `most_bytes` long, but at least one chunk.
 
@@ -105,13 +116,12 @@ class FetchList:
                 joins = chunk.start == taken[-1].stop
                 if not joins or num_bytes + chunk.num_bytes > most_bytes:
                     break
-            self._pop()
             if wanted:
+                self._pop()
                 taken.append(chunk)
                 num_bytes += chunk.num_bytes
             else:
-                self.num_passed_bytes += chunk.num_bytes
-                self.num_passed_layers += chunk.index == 0
+                self._pass_over(chunk)
         return tuple(taken)
 
     def put_back(self, chunk: Chunk) -> None:
@@ -142,6 +152,11 @@ class FetchList:
         if self._again:
             return self._again[0]
         return self._chunks[self._next] if self._next < len(self._chunks) else None
+
+    def _pass_over(self, chunk: Chunk) -> None:
+        self._pop()
+        self.num_passed_bytes += chunk.num_bytes
+        self.num_passed_layers += chunk.index == 0
 
     def _pop(self) -> None:
         if self._again:

@@ -48,6 +48,8 @@ __all__ = ["Session", "Setting"]
 
 MIN_SHARE = 1e-3
 """A shard with less than this of its error still ahead is not worth a byte."""
+HOPE, HOPE_ALONE = 1.25, 4.0
+"""Times the estimated rate that bytes are given to come in before their last use."""
 
 
 class Session:
@@ -72,6 +74,7 @@ class Session:
         # Share of each shard's error in step s and later; after the last step, none.
         ahead = np.cumsum(self._model.share_SBC[::-1], 0)[::-1]
         self._ahead_SBC = np.concatenate([ahead, np.zeros_like(ahead[:1])])
+        self._last_step_BC = np.maximum((ahead >= MIN_SHARE).sum(0) - 1, 0)
         self._decoding = Decoding(setting.head.manifest)
         self._chooser = LevelChooser(
             self._policy, setting.head.manifest, self._model, self._list.shards
@@ -255,6 +258,7 @@ class Session:
             self._spent_now += now if event.cost is None else event.cost
             self._is_dropped = True
         self._times.observe(event.block, event.mode, event.duration_s)
+        self._outlook.observe(event.duration_s)
         self._block = event.block + 1
 
     def _next_fetches(self, now_s: float) -> list[Fetch]:
@@ -265,7 +269,24 @@ class Session:
         def is_wanted(chunk: Chunk) -> bool:
             return self._is_useful(chunk) and self._chooser.takes(chunk, pace)
 
-        return self._downloads.next_fetches(now_s, is_wanted)
+        def is_late(chunk: Chunk, num_bytes: int) -> bool:
+            return self._is_late(chunk, num_bytes, now_s)
+
+        return self._downloads.next_fetches(now_s, is_wanted, is_late)
+
+    def _is_late(self, chunk: Chunk, num_bytes: int, now_s: float) -> bool:
+        """Whether a chunk, the last of `num_bytes` to come, will hardly be there for its last use.
+
+        While nothing else is in flight more is hoped for: only bytes tell that a link recovered.
+        """
+        rate_bps = self.throughput.estimate_bps(now_s)
+        last = int(self._last_step_BC[chunk.block, chunk.component]) * self._num_blocks
+        ahead = last + chunk.block - self._step * self._num_blocks - self._block
+        left_s = self._outlook.until_s(ahead)
+        if rate_bps is None or left_s is None or self._policy.is_patient:
+            return False
+        hope = HOPE_ALONE if num_bytes == chunk.num_bytes else HOPE
+        return num_bytes * BITS_PER_BYTE > hope * rate_bps * left_s
 
     def _is_useful(self, chunk: Chunk) -> bool:
         shard = chunk.block, chunk.component

@@ -79,6 +79,8 @@ class Policy(Protocol):
     name: str
     is_streaming: bool
     """Whether anything is fetched at all."""
+    is_patient: bool
+    """Whether it may wait for bytes however long they take: then none is too late to ask for."""
     chooses_levels: bool
     """False: all base layers are fetched, then all refinements, until the edit ends. True: shard
     after shard, each up to the level that `choose_level` picks."""

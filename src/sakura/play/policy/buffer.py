@@ -23,6 +23,7 @@ class BufferPolicy:
 
     name = "buffer"
     is_streaming = True
+    is_patient = True
     chooses_levels = True
 
     def decide(self, view: View) -> Decision:

@@ -14,6 +14,7 @@ class DeadlinePolicy:
 
     name = "deadline"
     is_streaming = True
+    is_patient = False
     chooses_levels = False
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ class DevicePolicy:
 
     name = "device"
     is_streaming = False
+    is_patient = False
     chooses_levels = False
 
     def decide(self, view: View) -> Decision:

@@ -16,6 +16,7 @@ class FixedPolicy:
 
     name = "fixed"
     is_streaming = True
+    is_patient = True
     chooses_levels = True
 
     def __init__(self, level: int | None = None) -> None:

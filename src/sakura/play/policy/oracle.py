@@ -36,6 +36,7 @@ class OraclePolicy:
 
     name = "oracle"
     is_streaming = True
+    is_patient = True
 
     def __init__(self, steps: Sequence[StepPlan], level: int | None = None) -> None:
         self._steps, self._level = tuple(steps), level

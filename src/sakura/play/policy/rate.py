@@ -20,6 +20,7 @@ class RatePolicy:
 
     name = "rate"
     is_streaming = True
+    is_patient = True
     chooses_levels = True
 
     def decide(self, view: View) -> Decision:

@@ -11,6 +11,7 @@ class SakuraPolicy:
 
     name = "sakura"
     is_streaming = True
+    is_patient = False
     chooses_levels = False
 
     def decide(self, view: View) -> Decision:

@@ -13,6 +13,7 @@ class WaitPolicy:
 
     name = "wait"
     is_streaming = True
+    is_patient = True
     chooses_levels = False
 
     def decide(self, view: View) -> Decision:
