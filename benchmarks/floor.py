@@ -33,8 +33,11 @@ FLOORS_DB = (40.0, 45.0)
 
 
 def played(adapter: Adapter, pair: Unseen, path: Path, **options: Any) -> EditResult:
-    """An edit of a packed bundle by the pair's user."""
-    with sakura.Player(adapter, sakura.open(str(path)), **options) as player:
+    """An edit of a packed bundle by the pair's user; no state came with the bundle's head."""
+    bundle = sakura.open(str(path))
+    bundle.template()
+    bundle.prefix = bundle.prefix[: bundle.head.data_start]
+    with sakura.Player(adapter, bundle, **options) as player:
         return player.edit(pair.reference, seed=7)
 
 

@@ -5,9 +5,11 @@ bundles, and regimes:
 
     recorded    the link as recorded, scaled like a phone-class model's, floor 40 dB, and the first
                 32 KiB of a bundle come with its head, as in the demo
-    load L      a floor of 48 dB and nothing comes with the head; the rate is scaled such that at
-                the trace's mean the bytes of the floor level take L times what the edit takes on
-                the device
+    phone       the phone-class model itself: its step and its amount of state, compressed as the
+                mini model's; nothing comes with the head; the network as recorded
+    load L      the same with a floor of 48 dB; the rate is scaled such that at the trace's mean the
+                bytes of the floor level take L times what the edit takes on the device
+    small 1     load 1 for the mini model's few kilobytes
 
     python benchmarks/policies.py --bundles FOLDER --traces FOLDER --out docs/results/policies.json
 """
@@ -27,7 +29,7 @@ import numpy as np
 
 from sakura.bench.machine import machine
 from sakura.bench.oracle import ideal_s, play_oracle
-from sakura.bench.sim_scene import Conditions, load_bundle, make_scene
+from sakura.bench.sim_scene import Conditions, load_bundle, make_scene, phone_scene
 from sakura.bench.simulate import Scene, SimBundle, simulate
 from sakura.bench.waste import wasted_bytes
 from sakura.play.levels import floor_level
@@ -54,15 +56,22 @@ def regimes(bundle: SimBundle, trace: Trace, part: float) -> Iterator[tuple[str,
     """Every regime; the edit begins `part` (0 to 1) into the trace."""
     at = Conditions(trace, start_s=part * trace.duration_s)
     yield "recorded", make_scene(bundle, at)
-    bare = replace(bundle, opened_bytes=0)
-    base = make_scene(bare, at, LOADED_FLOOR_DB)
-    floor = floor_level(base.error_model())
-    shards = bundle.head.manifest.shards
-    need = sum(layer.num_bytes for shard in shards for layer in shard.layers[: floor + 1])
+    yield "phone", phone_scene(bundle, at)
+    phone = phone_scene(bundle, at, LOADED_FLOOR_DB)
+    small = make_scene(replace(bundle, opened_bytes=0), at, LOADED_FLOOR_DB)
     for load in LOADS:
-        wanted_bps = BITS * need / (load * base.device_s)
-        scaled = base.link.trace.scaled(rate=wanted_bps / base.link.trace.mean_bps)
-        yield f"load {load:g}", replace(base, link=replace(base.link, trace=scaled))
+        yield f"load {load:g}", loaded(phone, load)
+    yield "small 1", loaded(small, 1.0)
+
+
+def loaded(scene: Scene, load: float) -> Scene:
+    """The scene with another rate."""
+    floor, trace = floor_level(scene.error_model()), scene.link.trace
+    shards = scene.bundle.head.manifest.shards
+    need = sum(layer.num_bytes for shard in shards for layer in shard.layers[: floor + 1])
+    wanted_bps = BITS * need / (load * scene.device_s)
+    scaled = trace.scaled(rate=wanted_bps / trace.mean_bps)
+    return replace(scene, link=replace(scene.link, trace=scaled))
 
 
 def cases(args: argparse.Namespace) -> Iterator[Case]:

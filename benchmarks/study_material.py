@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import torch
 from bench_model import unseen_pairs
-from diffusers.models.transformers import transformer_flux2
 from numpy.typing import NDArray
 
-from sakura.models.base import Request, Template
+from sakura.models.base import BlockState, Request, Template
 from sakura.models.mini import MiniAdapter
+from sakura.models.mini_attention import Observer, rotate
 from sakura.models.mini_net import NUM_TEXT
 from sakura.pack.capture import capture
 from sakura.pack.edits import Injection, run_injected
@@ -85,8 +85,12 @@ class Material:
 def pixels(one: Any, state: Array) -> Array:
     """Run an edit to its end on a state; the pixels as they are before rounding."""
     injection = Injection(one.tokens, np.ascontiguousarray(state))
-    run: Any = run_injected(one.adapter, one.template, one.request, injection)
-    return run._latent_BNP.numpy().astype(np.float64) / 2
+    return pixels_of(run_injected(one.adapter, one.template, one.request, injection))
+
+
+def pixels_of(run: Any) -> Array:
+    """The edited pixels of a run that is through, as they are before rounding."""
+    return np.asarray(run._latent_BNP.numpy().astype(np.float64) / 2)
 
 
 def prepare(adapter: MiniAdapter, template: Template, request: Request) -> Material:
@@ -100,29 +104,41 @@ def prepare(adapter: MiniAdapter, template: Template, request: Request) -> Mater
 
 
 def _recorded(one: Material) -> tuple[dict[tuple[int, int], Call], Array]:
-    original, seen = transformer_flux2._flux2_kv_causal_attention, []
-    num_cached = len(one.tokens)
-
-    def recording(query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-        cache = kwargs.get("kv_cache")
-        if cache is not None:
-            k, v = (part[:, :-num_cached] for part in cache.get())
-            seen.append(
-                Call(
-                    query[0, NUM_TEXT:].numpy(),
-                    torch.cat([key, k], 1)[0].numpy(),
-                    torch.cat([value, v], 1)[0].numpy(),
-                )
-            )
-        return original(query, key, value, *args, **kwargs)
-
-    transformer_flux2._flux2_kv_causal_attention = recording
+    adapter, state = one.adapter, np.ascontiguousarray(one.state)
+    queries: dict[int, torch.Tensor] = {}
+    for block, processor in enumerate(adapter.processors):
+        processor.observer = _keep_query(queries, block)
+    run: Any = adapter.prepare(one.template, one.request, one.tokens)
+    calls = {}
     try:
-        expected = pixels(one, one.state)
+        for step in range(adapter.schedule.num_steps):
+            run.begin_step(step, active_only=True)
+            for block in range(adapter.geometry.num_blocks):
+                keys, values = state[block, :, step]
+                run.run_block(block, BlockState(keys=keys, values=values))
+                calls[step, block] = _call_of(run, block, queries[block], len(one.tokens))
+            run.end_step()
     finally:
-        transformer_flux2._flux2_kv_causal_attention = original
-    num_blocks = one.adapter.geometry.num_blocks
-    return {divmod(i, num_blocks): call for i, call in enumerate(seen)}, expected
+        for processor in adapter.processors:
+            processor.observer = None
+    return calls, pixels_of(run)
+
+
+def _keep_query(queries: dict[int, torch.Tensor], block: int) -> Observer:
+    def observe(query: torch.Tensor, _key: torch.Tensor, _value: torch.Tensor) -> None:
+        queries[block] = query.clone()
+
+    return observe
+
+
+@torch.inference_mode()
+def _call_of(run: Any, block: int, query: torch.Tensor, num_cached: int) -> Call:
+    """A block's attention, from its buffer: reference, cached and own rows."""
+    rope, buffer, first = run.tokens.rope, run._buffers[block], len(run.reference_keys(block))
+    own = slice(first + num_cached, first + num_cached + len(rope))
+    rotate(query, rope, query)
+    keys, values = (torch.cat([rows[:first], rows[own]]) for rows in (buffer.keys, buffer.values))
+    return Call(query[NUM_TEXT:].numpy(), keys.numpy(), values.numpy())
 
 
 def weights_of(call: Call, keys: Array) -> Array:

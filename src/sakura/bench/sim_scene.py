@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from sakura.bench.devices import DEFAULT_LIKE, StepCost, phone_step, scale_link
 from sakura.bench.oracle import play_oracle
@@ -10,6 +13,7 @@ from sakura.bench.sim_device import DeviceModel
 from sakura.bench.simulate import Scene, SimBundle, SimResult, simulate
 from sakura.errors import InputError
 from sakura.format import Manifest, read_head
+from sakura.format.shard import CHUNK_BYTES, DIGEST_BYTES
 from sakura.models.base import Geometry
 from sakura.play.bundle import FIRST_BYTES
 from sakura.play.fingerprint import profile_of
@@ -66,7 +70,8 @@ def make_scene(
 ) -> Scene:
     """A scene on a link that is scaled as the demo scales it."""
     manifest = bundle.head.manifest
-    scale = scale_link(StepCost(at.step_s, step_bytes(manifest)), phone_step(at.like), at.like)
+    state_bytes = round(bundle.size * step_bytes(manifest))
+    scale = scale_link(StepCost(at.step_s, state_bytes), phone_step(at.like), at.like)
     mask_ratio = manifest.token_mask.ratio
     return Scene(
         bundle=bundle,
@@ -75,6 +80,34 @@ def make_scene(
         floor_db=floor_db,
         start_s=at.start_s * scale.time,
         deadline_s=deadline_s,
+    )
+
+
+def enlarged(bundle: SimBundle, size: float) -> SimBundle:
+    """A bundle with `size` times the bytes of every layer, in chunks of the usual length: what the
+    same compression would leave of a larger model's state. Nothing of it comes with the head.
+    """
+    offset, shards = 0, []
+    for shard in bundle.head.manifest.shards:
+        layers = []
+        for layer in shard.layers:
+            num_chunks, last = divmod(round(size * layer.num_bytes), CHUNK_BYTES)
+            chunks = (CHUNK_BYTES,) * num_chunks + ((last,) if last else ())
+            digests = bytes(DIGEST_BYTES * len(chunks))
+            layers.append(replace(layer, offset=offset, chunks=chunks, digests=digests))
+            offset += sum(chunks)
+        shards.append(replace(shard, layers=tuple(layers)))
+    manifest = replace(bundle.head.manifest, shards=tuple(shards))
+    head = dataclasses.replace(bundle.head, manifest=manifest)
+    return dataclasses.replace(bundle, head=head, opened_bytes=0, size=size * bundle.size)
+
+
+def phone_scene(bundle: SimBundle, at: Conditions, floor_db: float = 40.0) -> Scene:
+    """The phone-class model itself: its step, its amount of state, the network as recorded."""
+    phone = phone_step(at.like)
+    size = phone.state_bytes / (bundle.size * step_bytes(bundle.head.manifest))
+    return make_scene(
+        enlarged(bundle, size), dataclasses.replace(at, step_s=phone.compute_s), floor_db
     )
 
 

@@ -44,11 +44,13 @@ class SimBundle:
         head: manifest and data start.
         step_basis: (B, 2, S, C) of its codec profile.
         opened_bytes: first bytes of the object that came with the head.
+        size: how many times the state of the manifest's geometry it holds, see `enlarged`.
     """
 
     head: Head
     step_basis: Array
     opened_bytes: int = 0
+    size: float = 1.0
 
     @property
     def num_steps(self) -> int:
