@@ -11,7 +11,7 @@ from sakura.play.downloads import Downloads, Limits
 from sakura.play.forecast import Arrival, Ask, Forecast
 from sakura.play.ledger import Ledger
 from sakura.play.messages import ChunkRefused, Fetch, FetchFailed, FetchProgress
-from sakura.play.ranges import FetchList
+from sakura.play.ranges import Chunk, FetchList
 from sakura.play.throughput import Throughput
 from tests.play.heads import make_head, model_of
 
@@ -106,3 +106,18 @@ def test_bytes_that_come_again_are_counted_once() -> None:
     (again,) = made.next_fetches(0.0, lambda _: True, lambda *_: False)
     made.on_progress(FetchProgress(again.fetch, again.stop - again.start), 0.0)
     assert made.num_settled_bytes == again.stop - again.start
+
+
+def test_a_late_chunk_is_held_and_offered_again() -> None:
+    made = Downloads(FetchList(HEAD, NOTHING), Throughput(None), Limits(2, first_bytes=SIZE))
+    asked = []
+
+    def is_late(chunk: Chunk, num_bytes: int) -> bool:
+        asked.append((chunk.layer, num_bytes))
+        return len(asked) == 2
+
+    (first,) = made.next_fetches(0.0, lambda _: True, is_late)
+    assert [num_bytes for _, num_bytes in asked] == [SIZE, 2 * SIZE]
+    (second,) = made.next_fetches(0.0, lambda _: True, is_late)
+    assert asked[1:] == [asked[1]] * 2
+    assert second.chunks[0].layer == asked[1][0] != first.chunks[0].layer

@@ -363,3 +363,36 @@ def test_what_came_with_the_head_is_decoded_and_never_asked_for(
     assert all(chunk.stop > num_opened for chunk in chunks)
     assert not link.session.can_arrive
     assert link.session.stop_reason is None
+
+
+def test_layers_that_are_held_are_waited_for_although_no_rate_is_known() -> None:
+    head = make_head(8, 3, [4000], 1)
+    setting = replace(setting_of(head, floor_db=30.0), opened_bytes=DATA_START + head.num_bytes)
+    times = BlockTimes(3)
+    times.observe(0, "compute", FULL_S)
+    times.observe(0, "inject", ACTIVE_S)
+    session = Session(setting, times)
+    commands = session.start(0.0)
+    assert all(isinstance(command, Decode) for command in commands)
+    assert session.decide(0.0).action == "wait"
+    for command in commands:
+        assert isinstance(command, Decode)
+        session.handle(ShardDecoded(*command.chunk.layer), 0.0)
+    assert session.decide(0.0).action == "inject"
+
+
+@pytest.mark.parametrize(("policy", "is_asked"), [("sakura", False), ("wait", True)])
+@pytest.mark.parametrize("rate_bps", [1e5, 1e9])
+def test_what_would_come_after_its_last_use_is_only_asked_for_by_the_patient(
+    policy: str, is_asked: bool, rate_bps: float
+) -> None:
+    head = make_head(2, 2, [50_000], 1)
+    session = session_of(head, policy=policy, num_fetches=1, most_fetches=1)
+    (first,) = session.start(0.0)
+    assert isinstance(first, Fetch)
+    num_bytes = first.stop - first.start
+    session.handle(BlockFinished(0, 0, "compute", FULL_S), FULL_S)
+    took_s = 8 * num_bytes / rate_bps
+    session.handle(FetchProgress(first.fetch, 1), FULL_S)
+    commands = session.handle(FetchProgress(first.fetch, num_bytes - 1), FULL_S + took_s)
+    assert any(isinstance(c, Fetch) for c in commands) == (is_asked or rate_bps == 1e9)
